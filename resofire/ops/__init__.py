@@ -1,0 +1,24 @@
+"""Pure functions on tensors: the neurons and what goes with them. No module, no parameter, no config."""
+
+from .checks import check_finite
+from .lif import LIFState, lif, lif_step
+from .prf import PRFState, prf, prf_coefficients, prf_step
+from .registry import explain
+from .surrogate import ATan, Rectangle, Sigmoid, Surrogate, Triangle
+
+__all__ = [
+    "ATan",
+    "LIFState",
+    "PRFState",
+    "Rectangle",
+    "Sigmoid",
+    "Surrogate",
+    "Triangle",
+    "check_finite",
+    "explain",
+    "lif",
+    "lif_step",
+    "prf",
+    "prf_coefficients",
+    "prf_step",
+]

@@ -1,0 +1,93 @@
+"""The paper's parallel walk, shared by both neurons: potentials by FFT, then the decoupled reset.
+
+Without a reset the potential is a causal convolution of the current with the powers of the (complex) decay A.
+A soft reset subtracts V at every spike, and what it subtracts decays by the same powers, so that
+
+    u_t = u'_t - V Re a_t,    u' = K * c,    a_t = A (a_{t-1} + s_{t-1}),    s_t = [u'_t ≥ V (1 + Re a_t)]:
+
+the reset has moved into the threshold d_t = V (1 + Re a_t), one O(L) scan over u'. With the spikes known, a is again a
+convolution, and that is how gradients reach the decay through the reset.
+"""
+
+import torch
+from torch import Tensor
+
+from .surrogate import Surrogate, spike
+
+
+def powers(decay: Tensor, length: int) -> Tensor:
+    """decay^0 … decay^(length-1) as [length, N]: by doubling, so that no logarithm of a zero decay is asked for."""
+    table = torch.ones_like(decay)[None]
+    square = decay
+    while table.shape[0] < length:
+        table = torch.cat([table, table * square])
+        square = square * square
+    return table[:length]
+
+
+def causal(signal: Tensor, kernel: Tensor) -> Tensor:
+    """The causal convolution of a real signal [B, T, N] with a real kernel [T, N], along T."""
+    length = signal.shape[1]
+    size = _fast_size(2 * length - 1)
+    product = torch.fft.rfft(signal, size, dim=1) * torch.fft.rfft(kernel, size, dim=0)
+    return torch.fft.irfft(product, size, dim=1)[:, :length]
+
+
+def _fast_size(least: int) -> int:
+    """The smallest power of two, or three quarters of one, that is not below `least`."""
+    size = 1 << max(0, least - 1).bit_length()
+    return 3 * size // 4 if size >= 4 and 3 * size // 4 >= least else size
+
+
+def reset_scan(potential: Tensor, decay: Tensor, threshold: Tensor) -> Tensor:
+    """The decoupled reset (the paper's f_D): which steps fire, from the potential u' without reset [B, T, N]."""
+    fired = torch.empty(potential.shape, dtype=torch.bool, device=potential.device)
+    carried = torch.zeros_like(potential[:, 0]).to(decay.dtype)
+    for t in range(potential.shape[1]):
+        now = potential[:, t] >= threshold * (1 + carried.real)
+        fired[:, t] = now
+        carried = decay * (carried + now)
+    return fired
+
+
+def walk(
+    current: Tensor, decay: Tensor, gain: Tensor | float, threshold: Tensor, start: Tensor | None, soft: bool,
+    surrogate: Surrogate,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Spikes [B, T, N] and the final (complex) potential [B, N], after the reset.
+
+    decay [N], real or complex; gain [N] multiplies the current; start [B, N] is the potential to begin with (None: 0).
+    """
+    length, dtype = current.shape[1], current.dtype
+    # The kernel is [T, N], not [B, T, N]: it costs little to make it in float64, and a phase of 10⁵ turns needs it.
+    wide = decay.to(torch.complex128 if decay.is_complex() else torch.float64)
+    table = powers(wide, length + 1)
+    # A soft reset compares u' with d, both larger than their difference: that too needs the wider type.
+    work = torch.float64 if soft else dtype
+    current = current.to(work)
+    potential = causal(current, (gain * table[:-1].real).to(work))
+    last = gain * _weigh(current, table[:-1])
+    if start is not None:
+        fading = table[1:] * start.to(wide.dtype)[:, None]
+        potential = potential + fading.real.to(work)
+        last = last + fading[:, -1]
+    if not soft:
+        return spike(potential - threshold, surrogate), last.to(decay.dtype)
+    threshold = threshold.to(work)
+    fired = reset_scan(potential.detach(), wide.detach(), threshold.detach())
+    spent = fired.to(work)
+    # a_t = Σ_{k≥1} A^k s_{t-k}: the spikes, one step late, convolved with the powers from 1 on.
+    late = torch.nn.functional.pad(spent, (0, 0, 1, 0))[:, :-1]
+    carried = causal(late, table[1:].real)
+    spikes = spike(potential - threshold * (1 + carried), surrogate, fired)
+    last = last - threshold * _weigh(spent, table[:-1])
+    return spikes.to(dtype), last.to(decay.dtype)
+
+
+def _weigh(signal: Tensor, table: Tensor) -> Tensor:
+    """Σ_t A^(T-1-t) signal_t as [B, N]: what a walk leaves behind."""
+    weights = table.flip(0)
+    if not weights.is_complex():
+        return (signal * weights.to(signal.dtype)).sum(1)
+    re, im = ((signal * part.to(signal.dtype)).sum(1) for part in (weights.real, weights.imag))
+    return torch.complex(re, im)

@@ -1,0 +1,168 @@
+"""The fused neuron: one walk through time that reads the current once and writes the spikes once.
+
+PRF and LIF are one family, and the fused kernels are written for it:
+
+    resonant (PRF)    coefficients [4, N] = φ_re, φ_im, Δ, V    state [2, B, N] = v, r
+    otherwise (LIF)   coefficients [2, N] = β, V                state [1, B, N] = v
+
+with the equations of `resofire.ops.prf` and `resofire.ops.lif`. The forward pass keeps the state every CHUNK steps, and
+the backward pass walks back chunk by chunk, computing the potentials of a chunk again from there: that is all that is
+kept beside input and output.
+
+Here the operators are defined for torch (schema, shapes, autograd); the kernels are in `scan.py` (Numba, CPU) and
+`triton.py` (GPU), imported when they first run.
+"""
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Sequence
+from typing import Any, Never
+
+import torch
+from torch import Tensor
+
+from ..registry import Call, Result
+from ..surrogate import refuse_double_backward
+
+HAVE_NUMBA = importlib.util.find_spec("numba") is not None
+HAVE_TRITON = importlib.util.find_spec("triton") is not None
+TRITON_SURROGATES = ("ATan", "Triangle", "Sigmoid", "Rectangle")  # those that `triton.py` brings along
+
+CHUNK = 32
+LANES = 32  # checkpoints are padded to a multiple of this many lanes, so that a kernel can move whole vectors
+
+
+def padded(lanes: int) -> int:
+    return -(-lanes // LANES) * LANES
+
+
+def chunk_rows(current: Tensor, cu_seqlens: Tensor | None) -> int:
+    """How many checkpoints a call keeps. Packed sequences begin at row cu_seqlens[i] // CHUNK + i: never too few."""
+    batch, length = current.shape[0], current.shape[1]
+    if cu_seqlens is None:
+        return batch * (-(-length // CHUNK))
+    return length // CHUNK + cu_seqlens.shape[0]
+
+
+class FusedOp:
+    """A forward and a backward operator of torch, run by the kernels of one module of this package."""
+
+    def __init__(self, kernels: str) -> None:
+        self.name = f"neuron_{kernels}"
+
+        def kernel() -> Any:
+            return importlib.import_module(f"{__name__}.{kernels}")
+
+        @torch.library.custom_op(f"resofire::{self.name}", mutates_args=())
+        def forward(
+            current: Tensor,
+            coefficients: Tensor,
+            state: Tensor,
+            cu_seqlens: Tensor | None,
+            reset: str,
+            full: bool,
+            surrogate: str,
+            numbers: Sequence[float],
+            reverse: bool,
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            return kernel().forward(current, coefficients, state, cu_seqlens, reset, reverse)
+
+        @forward.register_fake
+        def _(
+            current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, *rest: object
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            checkpoints = state.new_empty(
+                (state.shape[0], chunk_rows(current, cu_seqlens), padded(current.shape[2]))
+            )
+            return torch.empty_like(current), torch.empty_like(state), checkpoints
+
+        @torch.library.custom_op(f"resofire::{self.name}_backward", mutates_args=())
+        def backward(
+            grad_spikes: Tensor | None,
+            grad_state: Tensor | None,
+            current: Tensor,
+            coefficients: Tensor,
+            checkpoints: Tensor,
+            cu_seqlens: Tensor | None,
+            reset: str,
+            full: bool,
+            surrogate: str,
+            numbers: Sequence[float],
+            reverse: bool,
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            return kernel().backward(
+                grad_spikes, grad_state, current, coefficients, checkpoints, cu_seqlens, reset, full, surrogate,
+                list(numbers), reverse,
+            )  # fmt: skip
+
+        @backward.register_fake
+        def _(
+            grad_spikes: Tensor | None,
+            grad_state: Tensor | None,
+            current: Tensor,
+            coefficients: Tensor,
+            checkpoints: Tensor,
+            cu_seqlens: Tensor | None,
+            *rest: object,
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            sequences = current.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+            state = checkpoints.new_empty((checkpoints.shape[0], sequences, current.shape[2]))
+            return torch.empty_like(current), torch.empty_like(coefficients), state
+
+        def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+            current, coefficients, _, cu_seqlens, *ctx.options = inputs
+            ctx.save_for_backward(current, coefficients, output[2], cu_seqlens)
+            ctx.set_materialize_grads(False)
+
+        def pull_back(ctx: Any, grad_spikes: Tensor | None, grad_state: Tensor | None, _: object) -> tuple[Any, ...]:
+            if grad_spikes is None and grad_state is None:
+                return (None,) * (4 + len(ctx.options))
+            grads = backward(grad_spikes, grad_state, *ctx.saved_tensors, *ctx.options)
+            return (*grads, None, *(None for _ in ctx.options))
+
+        def refuse(ctx: Any, *grads: Tensor) -> Never:
+            refuse_double_backward("a neuron")
+
+        forward.register_autograd(pull_back, setup_context=save)
+        backward.register_autograd(refuse)
+        self.forward, self.backward = forward, backward
+
+    def run(self, call: Call, current: Tensor) -> Result:
+        spikes, state, _ = self.forward(
+            current, call.coefficients, call.state, call.cu_seqlens, call.reset, call.full,
+            call.surrogate.name, call.surrogate.numbers, call.reverse,
+        )  # fmt: skip
+        return Result(spikes.to(call.current.dtype), state)
+
+
+scan_op = FusedOp("scan")
+triton_op = FusedOp("triton")
+
+
+def run_scan(call: Call) -> Result:
+    return scan_op.run(call, call.current.to(call.state.dtype))
+
+
+def why_not_scan(call: Call) -> str | None:
+    if not HAVE_NUMBA:
+        return "not available: the package numba is not installed"
+    if call.current.device.type != "cpu":
+        return f"it runs on the CPU, and current is on {call.current.device}"
+    if call.surrogate.numba is None:
+        return f"surrogate {call.surrogate.name} has no `numba` form"
+    return None
+
+
+def run_triton(call: Call) -> Result:
+    return triton_op.run(call, call.current)
+
+
+def why_not_triton(call: Call) -> str | None:
+    if not HAVE_TRITON:
+        return "not available: the package triton is not installed"
+    if call.current.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"it runs on a GPU (or, with TRITON_INTERPRET=1, slowly anywhere), and current is on {call.current.device}"
+    if call.surrogate.triton is None and call.surrogate.name not in TRITON_SURROGATES:
+        return f"surrogate {call.surrogate.name} has no `triton` form"
+    return None

@@ -1,0 +1,147 @@
+"""Vectors for Numba: a value that holds 128 bytes of lanes (32 float32 or 16 float64) and stays in registers.
+
+Numba leaves vectorising to LLVM's loop pass, which keeps a lane loop inside a time loop and therefore sends the state
+through memory at every step. With the vector as a value of its own the time loop is the inner one. LLVM splits a
+vector into whatever the machine has. + - * / work between vectors and with numbers; the rest is below. Nothing here
+checks a bound: the caller owns the memory.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, overload, register_model
+
+BYTES = 128
+# A multiply and an add may be rounded once, as one instruction; nothing else is relaxed.
+_FLAGS = ("contract",)
+
+
+class Vector(types.Type):
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        self.width = BYTES * 8 // dtype.bitwidth
+        super().__init__(name=f"Vector({dtype}, {self.width})")
+
+    @property
+    def llvm(self) -> ir.VectorType:
+        return ir.VectorType(ir.FloatType() if self.dtype == types.float32 else ir.DoubleType(), self.width)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, fe_type: Vector) -> None:
+        super().__init__(manager, fe_type, fe_type.llvm)
+
+
+def _widen(context: Any, builder: Any, given: types.Type, value: Any, vector: Vector) -> Any:
+    """The value itself if it is a vector, else a vector with the number in every lane."""
+    if isinstance(given, Vector):
+        return value
+    number = context.cast(builder, value, given, vector.dtype)
+    undefined = ir.Constant(vector.llvm, ir.Undefined)
+    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    everywhere = ir.Constant(ir.VectorType(ir.IntType(32), vector.width), [0] * vector.width)
+    return builder.shuffle_vector(first, undefined, everywhere)
+
+
+def _operator(op: Callable[..., Any], instruction: str) -> None:
+    @intrinsic
+    def emit(typingctx: Any, x: Any, y: Any) -> Any:
+        vector = x if isinstance(x, Vector) else y
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            a, b = (_widen(context, builder, t, v, vector) for t, v in zip(sig.args, args, strict=True))
+            return getattr(builder, instruction)(a, b, flags=_FLAGS)
+
+        return vector(x, y), codegen
+
+    @overload(op)
+    def _(x, y):  # Numba wants the same parameters as in the lambda, annotations included
+        if isinstance(x, Vector) or isinstance(y, Vector):
+            return lambda x, y: emit(x, y)
+        return None
+
+
+for _op, _instruction in (
+    (operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv"),
+):  # fmt: skip
+    _operator(_op, _instruction)
+
+
+def _address(context: Any, builder: Any, array: Any, sig: Any, index: Any, kind: Any) -> Any:
+    data = context.make_array(sig)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), kind.as_pointer())
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """The vector at array[index:]."""
+    vector = Vector(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = _address(context, builder, args[0], sig.args[0], args[1], vector.llvm)
+        return builder.load(place, align=array.dtype.bitwidth // 8)
+
+    return vector(array, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Writes a vector to array[index:]."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = _address(context, builder, args[0], sig.args[0], args[1], value.llvm)
+        builder.store(args[2], place, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def stream(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Writes a vector past the caches, to an address that must be a multiple of 64 bytes."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = _address(context, builder, args[0], sig.args[0], args[1], value.llvm)
+        written = builder.store(args[2], place, align=64)
+        once = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        written.set_metadata("nontemporal", once)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def where_ge(typingctx: Any, x: Any, y: Any, then: Any, otherwise: Any) -> Any:
+    """`then` in the lanes where x ≥ y, `otherwise` elsewhere (and where either is NaN)."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        a, b, c, d = (_widen(context, builder, t, v, x) for t, v in zip(sig.args, args, strict=True))
+        return builder.select(builder.fcmp_ordered(">=", a, b), c, d)
+
+    return x(x, y, then, otherwise), codegen
+
+
+@intrinsic
+def zeros_like(typingctx: Any, x: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return ir.Constant(x.llvm, [0.0] * x.width)
+
+    return x(x), codegen
+
+
+@intrinsic
+def add_wide(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Adds a vector to float64 sums at array[index:]."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        wide = ir.VectorType(ir.DoubleType(), value.width)
+        place = _address(context, builder, args[0], sig.args[0], args[1], wide)
+        term = args[2] if args[2].type == wide else builder.fpext(args[2], wide)
+        builder.store(builder.fadd(builder.load(place, align=8), term), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), codegen

@@ -1,0 +1,42 @@
+"""Packed and reversed sequences for backends that know neither: one plain sequence batch after the other."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .checks import require_bounds
+from .registry import Call, Result
+
+# (current [B, T, N] in the state's type, state [C', B, N], call) -> (spikes, state)
+Plain = Callable[[Tensor, Tensor, Call], tuple[Tensor, Tensor]]
+
+
+def each_sequence(op: str, plain: Plain) -> Callable[[Call], Result]:
+    """A backend's `run`, made of a function that only knows a forward walk through [B, T, N]."""
+
+    def run(call: Call) -> Result:
+        current = call.current.to(call.state.dtype)
+        if call.cu_seqlens is None:
+            spikes, state = _walk(plain, current, call.state, call)
+        else:
+            bounds = call.cu_seqlens.tolist()
+            require_bounds(op, bounds, current.shape[1])
+            parts = [
+                _walk(plain, current[:, start:end], call.state[:, i : i + 1], call)
+                for i, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False))
+            ]
+            spikes = torch.cat([current[:, :0], *(part[0] for part in parts)], 1)
+            state = torch.cat([call.state[:, :0], *(part[1] for part in parts)], 1)
+        return Result(spikes.to(call.current.dtype), state)
+
+    return run
+
+
+def _walk(plain: Plain, current: Tensor, state: Tensor, call: Call) -> tuple[Tensor, Tensor]:
+    if current.shape[1] == 0:
+        return current.clone(), state.clone()
+    if not call.reverse:
+        return plain(current, state, call)
+    spikes, state = plain(current.flip(1), state, call)
+    return spikes.flip(1), state
