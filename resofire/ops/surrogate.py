@@ -15,7 +15,8 @@ A surrogate is a frozen dataclass. Its fields are its numbers, `derivative` is t
             y = x / width
             return like(x, 1) / (like(x, 1) + y * y)
 
-A subclass is known by its class name from the moment it is defined; inside an operator it travels as that name and
+If the `numba` form uses nothing but + - * / and `like`, say `vector: ClassVar[bool] = True`: it then runs on whole vectors,
+which is faster. A subclass is known by its class name from the moment it is defined; inside an operator it travels as that name and
 its numbers. `x` is always the potential above the threshold, u - V.
 """
 
@@ -36,6 +37,7 @@ class Surrogate:
     """Base of all surrogates: subclass it as a frozen dataclass whose fields are all numbers."""
 
     numba: ClassVar[Callable[..., float] | None] = None
+    vector: ClassVar[bool] = False
     triton: ClassVar[Any] = None
 
     def __init_subclass__(cls) -> None:
@@ -74,6 +76,7 @@ def _positive(surrogate: Surrogate, field: str) -> None:
 class ATan(Surrogate):
     """(α/2) / (1 + (πα x / 2)²): the paper's choice, with α = 2."""
 
+    vector: ClassVar[bool] = True
     alpha: float = 2.0
 
     def __post_init__(self) -> None:

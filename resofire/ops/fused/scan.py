@@ -40,7 +40,7 @@ _inline = njit(error_model="numpy", fastmath={"contract"}, forceinline=True)
 
 @overload(surrogates.like)
 def _like(x, value):
-    kind = x
+    kind = x.dtype if isinstance(x, simd.Vector) else x
     return lambda x, value: kind(value)
 
 
@@ -112,35 +112,40 @@ def _forward_tile(
 
 @_inline
 def _again_tile(
-    current, at, row, steps, coefs, pitch, lane, kept, keep, kept_span, peaks, vs, rs, slopes, width, resonant, reset
-):
-    """Walks a chunk once more from its checkpoint: peaks[t] = u_t, vs[t] and rs[t] the state before step t, and
-    slopes[t] = u_t - V, for the surrogate to turn into the slope."""
+    current, at, row, steps, coefs, pitch, lane, kept, keep, kept_span, notes, note, slopes, width, slope,
+    numbers, resonant, reset,
+):  # fmt: skip
+    """Walks a chunk once more from its checkpoint. Notes three vectors a step, the state v and r before it and u,
+    and after those of the chunk one a step, the slope of u - V."""
     v = load(kept, keep)
     if resonant:
         a, b = load(coefs, lane), load(coefs, pitch + lane)
         d, threshold = load(coefs, 2 * pitch + lane), load(coefs, 3 * pitch + lane)
         r = load(kept, kept_span + keep)
-        for t in range(steps):
-            store(vs, t * width, v)
-            store(rs, t * width, r)
+        for _ in range(steps):
+            store(notes, note, v)
+            store(notes, note + width, r)
             peak = a * v - b * r + d * load(current, at)
             r = b * v + a * r
-            store(slopes, t * width, peak - threshold)
+            store(notes, slopes, slope(peak - threshold, *numbers))
             if reset != _NONE:
-                store(peaks, t * width, peak)
+                store(notes, note + 2 * width, peak)
             v = _after_reset(peak, threshold, reset)
             at += row
+            note += 3 * width
+            slopes += width
     else:
         a, threshold = load(coefs, lane), load(coefs, pitch + lane)
-        for t in range(steps):
-            store(vs, t * width, v)
+        for _ in range(steps):
+            store(notes, note, v)
             peak = a * v + load(current, at)
-            store(slopes, t * width, peak - threshold)
+            store(notes, slopes, slope(peak - threshold, *numbers))
             if reset != _NONE:
-                store(peaks, t * width, peak)
+                store(notes, note + 2 * width, peak)
             v = _after_reset(peak, threshold, reset)
             at += row
+            note += 3 * width
+            slopes += width
 
 
 @_inline
@@ -156,12 +161,14 @@ def _through_spike(grad_spike, grad_v, slope, peak, threshold, reset, full):
 @_inline
 def _backward_tile(
     current, at, row, grads, from_, from_row, grad_current, to, to_row, past_cache, steps, coefs, pitch, lane,
-    peaks, vs, rs, slopes, width, grad_state, here, span, sums, sum_at, sum_span, resonant, reset, full,
+    notes, note, slopes, width, grad_state, here, span, sums, resonant, reset, full,
 ):  # fmt: skip
     """Walks a chunk backwards. grad_state[here] holds the gradient of v (and of r one span on) and is carried on."""
     at += (steps - 1) * row
     from_ += (steps - 1) * from_row
     to += (steps - 1) * to_row
+    note += (steps - 1) * 3 * width
+    slopes += (steps - 1) * width
     grad_v = load(grad_state, here)
     sum_a = zeros_like(grad_v)
     sum_b, sum_d, sum_threshold = sum_a, sum_a, sum_a
@@ -172,21 +179,20 @@ def _backward_tile(
     else:
         b, d, threshold, grad_r = a, a, load(coefs, pitch + lane), a
     peak = a
-    for t in range(steps - 1, -1, -1):
+    for _ in range(steps):
         if reset != _NONE:
-            peak = load(peaks, t * width)
-        through = _through_spike(
-            load(grads, from_), grad_v, load(slopes, t * width), peak, threshold, reset, full
-        )
+            peak = load(notes, note + 2 * width)
+        slope = load(notes, slopes)
+        through = _through_spike(load(grads, from_), grad_v, slope, peak, threshold, reset, full)
         sum_threshold = sum_threshold - through
         if reset == _SOFT:
             sum_threshold = sum_threshold - where_ge(peak, threshold, grad_v, 0.0)
         elif reset == _HARD:
             grad_v = where_ge(peak, threshold, 0.0, grad_v)
         grad_u = grad_v + through
-        v = load(vs, t * width)
+        v = load(notes, note)
         if resonant:
-            r = load(rs, t * width)
+            r = load(notes, note + width)
             sum_a = sum_a + (grad_u * v + grad_r * r)
             sum_b = sum_b + (grad_r * v - grad_u * r)
             sum_d = sum_d + grad_u * load(current, at)
@@ -200,15 +206,22 @@ def _backward_tile(
         at -= row
         from_ -= from_row
         to -= to_row
+        note -= 3 * width
+        slopes -= width
     store(grad_state, here, grad_v)
-    add_wide(sums, sum_at, sum_a)
+    add_wide(sums, here, sum_a)
     if resonant:
         store(grad_state, span + here, grad_r)
-        add_wide(sums, sum_span + sum_at, sum_b)
-        add_wide(sums, 2 * sum_span + sum_at, sum_d)
-        add_wide(sums, 3 * sum_span + sum_at, sum_threshold)
+        add_wide(sums, span + here, sum_b)
+        add_wide(sums, 2 * span + here, sum_d)
+        add_wide(sums, 3 * span + here, sum_threshold)
     else:
-        add_wide(sums, sum_span + sum_at, sum_threshold)
+        add_wide(sums, span + here, sum_threshold)
+
+
+@register_jitable
+def _unchanged(x, *numbers):
+    return x
 
 
 @_inline
@@ -238,7 +251,7 @@ def _fingerprint(*functions: Callable[..., Any]) -> int:
 
 
 @functools.cache
-def _forward_kernel(resonant: bool, reset: int) -> Callable[..., Any]:
+def _forward_kernel(width: int, resonant: bool, reset: int) -> Callable[..., Any]:
     tag = _fingerprint()
 
     def forward(
@@ -246,7 +259,6 @@ def _forward_kernel(resonant: bool, reset: int) -> Callable[..., Any]:
         reverse,
     ):  # fmt: skip
         _ = tag  # part of the cache key
-        width = simd.BYTES // current.itemsize
         span, kept_span = plan.shape[0] * pitch, kept.size // (2 if resonant else 1)
         whole = current_at[2] == 1 and spikes_at[2] == 1
         for worker in prange(shares.size - 1):
@@ -281,24 +293,28 @@ def _forward_kernel(resonant: bool, reset: int) -> Callable[..., Any]:
 
 
 @functools.cache
-def _backward_kernel(resonant: bool, reset: int, full: bool, slope: Callable[..., float]) -> Callable[..., Any]:
+def _backward_kernel(
+    width: int, resonant: bool, reset: int, full: bool, slope: Callable[..., float], vector: bool
+) -> Callable[..., Any]:
     tag = _fingerprint(slope)
     slope = register_jitable(slope)
+    # A slope that only knows single numbers is applied to the chunk's notes afterwards.
+    at_once = slope if vector else _unchanged
 
     def backward(
         plan, tasks, shares, lanes, current, current_at, grads, grads_at, grad_current, out_at, past_cache, coefs,
         pitch, kept, numbers, grad_state, sums, reverse,
     ):  # fmt: skip
         _ = tag  # part of the cache key
-        width = simd.BYTES // current.itemsize
         span, kept_span = plan.shape[0] * pitch, kept.size // (2 if resonant else 1)
         whole = current_at[2] == 1 and grads_at[2] == 1 and out_at[2] == 1
         for worker in prange(shares.size - 1):
             size = CHUNK * width
             tile, pull, out = (np.empty(size, current.dtype), np.empty(size, current.dtype),
                                np.empty(size, current.dtype))  # fmt: skip
-            peaks, slopes = np.empty(size, current.dtype), np.empty(size, current.dtype)
-            vs, rs = np.empty(size, current.dtype), np.empty(size, current.dtype)
+            notes = np.empty(4 * size + width, current.dtype)
+            note = -(notes.ctypes.data // current.itemsize) % width  # where the first whole vector begins
+            slopes = note + 3 * size
             for i in range(shares[worker], shares[worker + 1]):
                 sequence = tasks[i, 0]
                 at, row = _place(plan, sequence, current_at, reverse)
@@ -316,29 +332,29 @@ def _backward_kernel(resonant: bool, reset: int, full: bool, slope: Callable[...
                         if direct:
                             _again_tile(
                                 current, x + lane, row, steps, coefs, pitch, lane, kept, keep + lane, kept_span,
-                                peaks, vs, rs, slopes, width, resonant, reset,
+                                notes, note, slopes, width, at_once, numbers, resonant, reset,
                             )  # fmt: skip
                         else:
                             x, g, y = x + lane * current_at[2], g + lane * grads_at[2], y + lane * out_at[2]
                             _gather(current, x, row, current_at[2], steps, some, width, tile)
                             _gather(grads, g, from_row, grads_at[2], steps, some, width, pull)
                             _again_tile(
-                                tile, 0, width, steps, coefs, pitch, lane, kept, keep + lane, kept_span, peaks, vs,
-                                rs, slopes, width, resonant, reset,
+                                tile, 0, width, steps, coefs, pitch, lane, kept, keep + lane, kept_span, notes,
+                                note, slopes, width, at_once, numbers, resonant, reset,
                             )  # fmt: skip
-                        for k in range(steps * width):
-                            slopes[k] = slope(slopes[k], *numbers)
+                        if not vector:
+                            for k in range(slopes, slopes + steps * width):
+                                notes[k] = slope(notes[k], *numbers)
                         if direct:
                             _backward_tile(
                                 current, x + lane, row, grads, g + lane, from_row, grad_current, y + lane, to_row,
-                                past_cache, steps, coefs, pitch, lane, peaks, vs, rs, slopes, width, grad_state,
-                                here, span, sums, here, span, resonant, reset, full,
+                                past_cache, steps, coefs, pitch, lane, notes, note, slopes, width, grad_state, here,
+                                span, sums, resonant, reset, full,
                             )  # fmt: skip
                         else:
                             _backward_tile(
                                 tile, 0, width, pull, 0, width, out, 0, width, False, steps, coefs, pitch, lane,
-                                peaks, vs, rs, slopes, width, grad_state, here, span, sums, here, span, resonant,
-                                reset, full,
+                                notes, note, slopes, width, grad_state, here, span, sums, resonant, reset, full,
                             )  # fmt: skip
                             _scatter(out, steps, some, width, grad_current, y, to_row, out_at[2])
 
@@ -425,8 +441,9 @@ def forward(
     if current.numel():
         flat, at = _flat(current)
         out, out_at = _flat(spikes)
-        tasks, shares = _deal(plan, lanes, simd.BYTES // current.element_size())
-        kernel = _forward_kernel(coefficients.shape[0] == 4, _RESETS[reset])
+        width = simd.BYTES // current.element_size()
+        tasks, shares = _deal(plan, lanes, width)
+        kernel = _forward_kernel(width, coefficients.shape[0] == 4, _RESETS[reset])
         kernel(
             plan, tasks, shares, lanes, flat, at, out, out_at, _past_cache(spikes),
             _widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(), kept.view(-1).numpy(),
@@ -464,10 +481,13 @@ def backward(
         flat, at = _flat(current)
         pull, pull_at = _flat(grads.to(current.dtype))
         out, out_at = _flat(grad_current)
-        tasks, shares = _deal(plan, lanes, simd.BYTES // current.element_size())
-        scalar = surrogates.surrogate_from(surrogate, numbers).numba
-        assert scalar is not None
-        kernel = _backward_kernel(coefficients.shape[0] == 4, _RESETS[reset], full and reset != "none", scalar)
+        width = simd.BYTES // current.element_size()
+        tasks, shares = _deal(plan, lanes, width)
+        shape = surrogates.surrogate_from(surrogate, numbers)
+        assert shape.numba is not None
+        kernel = _backward_kernel(
+            width, coefficients.shape[0] == 4, _RESETS[reset], full and reset != "none", shape.numba, shape.vector
+        )
         kernel(
             plan, tasks, shares, lanes, flat, at, pull, pull_at, out, out_at, _past_cache(grad_current),
             _widened(coefficients, pitch).view(-1).numpy(), pitch, checkpoints.contiguous().view(-1).numpy(),

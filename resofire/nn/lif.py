@@ -1,0 +1,85 @@
+"""The LIF neuron as a module: one time constant per channel, fixed or trained (then it is the PLIF)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..ops import ATan, LIFState, Surrogate, lif, lif_step
+from ..ops.lif import RESETS
+from ..ops.lif.reference import step as reference_step
+from .neuron import Neuron, Trace, draw, require_above
+
+
+class LIF(Neuron):
+    """Leaky Integrate-and-Fire neuron, β = 1 - 1/τ; the equation is in `resofire.ops.lif`.
+
+    tau          a number above 1 for all channels, or a pair to draw from log-uniformly
+    train_tau    trains log(τ - 1) per channel, the parameter log_tau_above_1, so that β = sigmoid(log(τ - 1)) stays
+                 between 0 and 1 (the PLIF's form); otherwise the buffer tau
+    """
+
+    fires = True
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        tau: float | tuple[float, float] = 2.0,
+        train_tau: bool = False,
+        threshold: float = 1.0,
+        reset: str = "soft",
+        reset_gradient: str = "detached",
+        surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(features)
+        if reset not in RESETS:
+            raise ValueError(f"LIF: reset must be one of {', '.join(map(repr, RESETS))}, got {reset!r}")
+        require_above("LIF", "tau", tau, 1)
+        values = draw("LIF", "tau", tau, features, log=True)
+        if train_tau:
+            self.log_tau_above_1 = nn.Parameter((values - 1).log())
+        else:
+            self.register_buffer("tau", values)
+        self.train_tau, self.threshold = train_tau, threshold
+        self.reset, self.reset_gradient = reset, reset_gradient
+        self.surrogate, self.backend = surrogate, backend
+
+    def beta(self) -> Tensor:
+        """The decay β per channel, [features]."""
+        if self.train_tau:
+            return torch.sigmoid(self.log_tau_above_1)
+        return 1 - 1 / self.get_buffer("tau")
+
+    def scan(self, x: Tensor, state: LIFState | None = None, **options: Any) -> tuple[Tensor, LIFState]:
+        """A whole sequence; `cu_seqlens` and `reverse` are options, as in `resofire.ops.lif`."""
+        return lif(
+            x, self.beta(), threshold=self.threshold, reset=self.reset, reset_gradient=self.reset_gradient,
+            surrogate=self.surrogate, state=state, backend=self.backend, **options,
+        )  # fmt: skip
+
+    def step(self, x: Tensor, state: LIFState | None) -> tuple[Tensor, LIFState]:
+        return lif_step(
+            x, self.beta(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate
+        )
+
+    @torch.no_grad()
+    def trace(self, x: Tensor) -> Trace:
+        rows = torch.stack((self.beta(), torch.full_like(self.beta(), self.threshold)))
+        u = x.new_zeros(x.shape[0], self.features)
+        seen = []
+        for t in range(x.shape[1]):
+            spikes, u, peak = reference_step(x[:, t], rows, u, self.reset, False, self.surrogate)
+            seen.append(torch.stack((spikes, peak)))
+        spikes, peaks = torch.stack(seen, 2)
+        return Trace(spikes, peaks, None)
+
+    def extra_repr(self) -> str:
+        low, high = (float(1 / (1 - x)) for x in torch.aminmax(self.beta().detach()))
+        tau = f"tau={low:.3g}" + (f"…{high:.3g}" if high - low > 1e-6 else "")
+        kept = "trained" if self.train_tau else "fixed"
+        return (
+            f"{self.features}, {tau} {kept}, threshold={self.threshold:g}, reset={self.reset!r}, "
+            f"reset_gradient={self.reset_gradient!r}, {self.surrogate}"
+        )

@@ -1,0 +1,94 @@
+"""The PRF neuron as a module: Δ, θ and τ per channel, trained in log space."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..ops import ATan, PRFState, Surrogate, prf, prf_coefficients, prf_step
+from ..ops.prf import RESETS
+from ..ops.prf.reference import step as reference_step
+from .neuron import Neuron, Trace, draw, require_above
+
+# A trained θ needs a logarithm; a draw from a range that begins at 0 stays this far away from it.
+_SMALLEST_THETA = 1e-6
+
+
+class PRF(Neuron):
+    """Parallel Resonate-and-Fire neuron; the equation is in `resofire.ops.prf`.
+
+    tau, delta, theta    a number sets all channels; a pair is a range to draw from (τ and Δ log-uniform, θ uniform)
+    train_*              trained ones are the parameters log_delta, log_theta, log_tau [features], the others the
+                         buffers delta, theta, tau; an untrained θ may be 0, which switches resonance off
+    """
+
+    fires = True
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        tau: float | tuple[float, float] = 2.0,
+        delta: float | tuple[float, float] = (1e-3, 1e-1),
+        theta: float | tuple[float, float] = (0.0, 2 * math.pi),
+        train_delta: bool = True,
+        train_theta: bool = True,
+        train_tau: bool = False,
+        threshold: float = 1.0,
+        reset: str = "none",
+        reset_gradient: str = "detached",
+        surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(features)
+        if reset not in RESETS:
+            raise ValueError(f"PRF: reset must be one of {', '.join(map(repr, RESETS))}, got {reset!r}")
+        require_above("PRF", "delta", delta, 0)
+        require_above("PRF", "tau", tau, 0)
+        frequencies = draw("PRF", "theta", theta, features)
+        if train_theta:
+            if not isinstance(theta, tuple):
+                require_above("PRF", "theta", theta, 0)
+            frequencies = frequencies.clamp(min=_SMALLEST_THETA)
+        self._hold("delta", draw("PRF", "delta", delta, features, log=True), train_delta)
+        self._hold("theta", frequencies, train_theta)
+        self._hold("tau", draw("PRF", "tau", tau, features, log=True), train_tau)
+        self.threshold, self.reset, self.reset_gradient = threshold, reset, reset_gradient
+        self.surrogate, self.backend = surrogate, backend
+
+    def coefficients(self) -> tuple[Tensor, Tensor, Tensor]:
+        """φ_re, φ_im and Δ, each [features], as the operator takes them."""
+        delta = self._held("delta")
+        phi_re, phi_im = prf_coefficients(delta, self._held("theta"), self._held("tau"))
+        return phi_re, phi_im, delta
+
+    def scan(self, x: Tensor, state: PRFState | None = None, **options: Any) -> tuple[Tensor, PRFState]:
+        """A whole sequence; `cu_seqlens` and `reverse` are options, as in `resofire.ops.prf`."""
+        return prf(
+            x, *self.coefficients(), threshold=self.threshold, reset=self.reset, reset_gradient=self.reset_gradient,
+            surrogate=self.surrogate, state=state, backend=self.backend, **options,
+        )  # fmt: skip
+
+    def step(self, x: Tensor, state: PRFState | None) -> tuple[Tensor, PRFState]:
+        return prf_step(
+            x, *self.coefficients(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate
+        )
+
+    @torch.no_grad()
+    def trace(self, x: Tensor) -> Trace:
+        rows = torch.stack([*self.coefficients(), torch.full_like(self._held("tau"), self.threshold)])
+        u = r = x.new_zeros(x.shape[0], self.features)
+        seen = []
+        for t in range(x.shape[1]):
+            spikes, u, r, peak = reference_step(x[:, t], rows, u, r, self.reset, False, self.surrogate)
+            seen.append(torch.stack((spikes, peak, r)))
+        return Trace(*torch.stack(seen, 2))
+
+    def extra_repr(self) -> str:
+        parts = [str(self.features)]
+        for name in ("delta", "theta", "tau"):
+            low, high = (float(x) for x in torch.aminmax(self._held(name).detach()))
+            kept = "trained" if f"log_{name}" in self._parameters else "fixed"
+            parts.append(f"{name}={low:.3g}" + (f"…{high:.3g}" if low != high else "") + f" {kept}")
+        return ", ".join([*parts, f"threshold={self.threshold:g}", f"reset={self.reset!r}", f"{self.surrogate}"])

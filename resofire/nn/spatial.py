@@ -1,0 +1,41 @@
+"""The Spatial Neuron: a LIF whose time constant has gone to 1, so that it sees the present step only."""
+
+import torch
+from torch import Tensor, nn
+
+from ..ops import ATan, Surrogate
+from ..ops.surrogate import spike
+
+
+class SpatialNeuron(nn.Module):
+    """s = α [x ≥ V], elementwise on any shape. α is one trained number, kept as log α (start α = 1), or fixed at 1.
+
+    It has no memory: `scan` and `step` are there so that it can stand where a temporal neuron does; their state is ().
+    """
+
+    fires = True
+
+    def __init__(
+        self,
+        *,
+        threshold: float = 0.5,
+        amplitude: bool = True,
+        surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
+    ) -> None:
+        super().__init__()
+        self.threshold, self.surrogate = threshold, surrogate
+        self.log_amplitude = nn.Parameter(torch.zeros(())) if amplitude else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        spikes = spike(x - self.threshold, self.surrogate)
+        return spikes if self.log_amplitude is None else spikes * self.log_amplitude.exp().to(x.dtype)
+
+    def scan(self, x: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:
+        return self(x), ()
+
+    def step(self, x: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:
+        return self(x), ()
+
+    def extra_repr(self) -> str:
+        kept = "1" if self.log_amplitude is None else f"{float(self.log_amplitude.detach().exp()):.3g} trained"
+        return f"threshold={self.threshold:g}, amplitude={kept}, {self.surrogate}"

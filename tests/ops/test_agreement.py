@@ -1,0 +1,121 @@
+"""Every registered backend against the reference: spikes, final state and gradients, within DESIGN's agreement."""
+
+import pytest
+import torch
+from neurons import OPTIONS, assert_agrees, case_id, cases, make
+
+SIZES = [(1, 1, 1), (2, 63, 5), (1, 784, 33), (3, 1000, 16)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
+@pytest.mark.parametrize(("op", "backend", "options", "size"), cases(SIZES), ids=case_id)
+def test_random_input(op, backend, options, size, dtype):
+    assert_agrees(backend, make(op, *size, **options), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
+@pytest.mark.parametrize("kind", ["threshold", "huge", "tiny", "zero"])
+@pytest.mark.parametrize(("op", "backend", "options", "size"), cases([(2, 63, 3)]), ids=case_id)
+def test_adversarial_input(op, backend, options, size, kind, dtype):
+    # A constant at the threshold is an exact tie at the first step of every LIF: nothing may be left to compare.
+    least = {"threshold": 0.0, "huge": 0.15}.get(kind, 0.5)
+    assert_agrees(backend, make(op, *size, kind=kind, **options), dtype, least)
+
+
+@pytest.mark.parametrize(("op", "backend", "options", "size"), cases([(3, 40, 37)]), ids=case_id)
+@pytest.mark.parametrize("layout", ["time first", "lane first", "every other", "expanded"])
+def test_any_strides(op, backend, options, size, layout):
+    inputs = make(op, *size, **options)
+    current = inputs.current.detach()
+    inputs.current = {
+        "time first": lambda: current.transpose(0, 1).contiguous().transpose(0, 1),
+        "lane first": lambda: current.mT.contiguous().mT,
+        "every other": lambda: current.repeat_interleave(2, 2)[:, :, ::2],
+        "expanded": lambda: current[:1, :, :1].expand(size),
+    }[layout]()
+    wanted, wanted_state = inputs.run("reference")
+    spikes, state = inputs.run(backend)
+    assert torch.equal(spikes, wanted)
+    for ours, theirs in zip(state, wanted_state, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("op", "backend", "options", "size"), cases([(2, 60, 6)]), ids=case_id)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["f16", "bf16"])
+def test_half_precision_input_keeps_a_float32_state(op, backend, options, size, dtype):
+    wide = make(op, *size, **options).to(torch.float32)
+    wide.current = wide.current.detach().to(dtype).float().requires_grad_()
+    half = wide.to(torch.float32)
+    half.current = wide.current.detach().to(dtype).requires_grad_()
+    wanted, wanted_state = wide.run(backend)
+    spikes, state = half.run(backend)
+    assert spikes.dtype == dtype
+    assert all(x.dtype == torch.float32 for x in state)
+    assert torch.equal(spikes.float(), wanted)
+    assert all(torch.equal(x, y) for x, y in zip(state, wanted_state, strict=True))
+    wanted.sum().backward()
+    spikes.sum().backward()
+    assert half.current.grad is not None
+    assert half.current.grad.dtype == dtype
+    torch.testing.assert_close(half.current.grad, wide.current.grad.to(dtype))
+    torch.testing.assert_close(half.coefficients["threshold"].grad, wide.coefficients["threshold"].grad)
+
+
+@pytest.mark.parametrize("op", ["prf", "lif"])
+def test_the_same_bits_again_and_with_one_thread(op):
+    inputs = make(op, 5, 300, 70, **OPTIONS[op][1]).to(torch.float32)
+    grad = torch.randn_like(inputs.current)
+
+    def once():
+        fresh = inputs.to(torch.float32)
+        spikes, state = fresh.run("scan")
+        ((spikes * grad).sum() + state[0].sum()).backward()
+        return [spikes, *state, *(x.grad for x in fresh.leaves().values())]
+
+    first, second = once(), once()
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = once()
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
+    assert all(torch.equal(x, y) for x, y in zip(first, alone, strict=True))
+
+
+@pytest.mark.parametrize("op", ["prf", "lif"])
+def test_large_outputs_written_past_the_caches_are_the_same(op, monkeypatch):
+    from resofire.ops.fused import scan
+
+    inputs = make(op, 2, 100, 64, **OPTIONS[op][1]).to(torch.float32)
+
+    def once():
+        fresh = inputs.to(torch.float32)
+        spikes, _ = fresh.run("scan")
+        (spikes * spikes.detach().cumsum(1)).sum().backward()
+        return spikes, fresh.current.grad
+
+    kept = once()
+    monkeypatch.setattr(scan, "STREAM_BYTES", 0)
+    streamed = once()
+    assert all(torch.equal(x, y) for x, y in zip(kept, streamed, strict=True))
+
+
+@pytest.mark.parametrize("op", ["prf", "lif"])
+def test_long_sums_keep_their_accuracy_in_float32(op):
+    """The gradients of the coefficients at T = 10⁶, where a running float32 sum would lose four digits and more."""
+    inputs = make(op, 1, 1_000_000, 3, **{"reset": "none"})
+    grad = torch.randn_like(inputs.current)
+    found = {}
+    for dtype in (torch.float64, torch.float32):
+        call = inputs.to(dtype)
+        spikes, _ = call.run("scan")
+        (spikes * grad.to(dtype)).sum().backward()
+        found[dtype] = call
+    wide, narrow = found[torch.float64], found[torch.float32]
+    size = wide.current.grad.abs() / wide.coefficients.get("delta", torch.ones(3)).detach()
+    # Each contribution is a gradient of u times a potential of at least about 1 in size.
+    bound = 1e-6 * size.sum((0, 1))
+    for name, leaf in narrow.coefficients.items():
+        error = (leaf.grad.double() - wide.coefficients[name].grad).abs()
+        assert (error <= bound).all(), f"{name}: {(error / bound).max():.1f} times the bound"
