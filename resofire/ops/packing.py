@@ -34,7 +34,7 @@ def each_sequence(op: str, plain: Plain) -> Callable[[Call], Result]:
 
 
 def _walk(plain: Plain, current: Tensor, state: Tensor, call: Call) -> tuple[Tensor, Tensor]:
-    if current.shape[1] == 0:
+    if current.numel() == 0:
         return current.clone(), state.clone()
     if not call.reverse:
         return plain(current, state, call)

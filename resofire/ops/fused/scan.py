@@ -436,7 +436,8 @@ def forward(
     pitch = padded(lanes)
     plan = _plan(current, cu_seqlens)
     spikes = torch.empty_like(current)
-    kept = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
+    # Zeros, because packed sequences may leave a row between them unused, and a result must not hold old memory.
+    kept = state.new_zeros((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
     running = _widened(state, pitch)
     if current.numel():
         flat, at = _flat(current)

@@ -12,6 +12,7 @@ slope where the spike is differentiated; in v_t with reset_gradient "detached" t
 Backends, in the order in which "auto" tries them: `scan` (CPU), `triton` (GPU), `fft`, `reference`.
 """
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -40,7 +41,9 @@ def prf_coefficients(
     """
     checks.require_positive("prf_coefficients", "delta", delta)
     checks.require_positive("prf_coefficients", "tau", tau)
-    delta, theta, tau = (torch.as_tensor(value) for value in (delta, theta, tau))
+    given = [value for value in (delta, theta, tau) if isinstance(value, Tensor)]
+    dtype = functools.reduce(torch.promote_types, (value.dtype for value in given)) if given else None
+    delta, theta, tau = (torch.as_tensor(value, dtype=dtype) for value in (delta, theta, tau))
     size, angle = torch.exp(-delta / tau), delta * theta
     return size * torch.cos(angle), size * torch.sin(angle)
 

@@ -1,0 +1,76 @@
+"""The operators as torch sees them: opcheck, compile without graph breaks, export."""
+
+import shutil
+
+import pytest
+import torch
+from neurons import OPTIONS, make
+
+from resofire.ops import ATan, lif, prf
+from resofire.ops.fused import scan_op, triton_op
+
+CU = torch.tensor([0, 4, 4, 12], dtype=torch.int32)
+
+
+@pytest.mark.parametrize("fused", [scan_op, triton_op], ids=["scan", "triton"])
+@pytest.mark.parametrize("op", ["prf", "lif"])
+@pytest.mark.parametrize("packed", [False, True], ids=["batch", "packed"])
+def test_opcheck(fused, op, packed):
+    for options in OPTIONS[op][:2]:
+        inputs = make(op, 1 if packed else 2, 12, 3, sequences=3 if packed else None).to(torch.float32)
+        rows = torch.stack(list(inputs.coefficients.values())).detach().requires_grad_()
+        state = torch.stack(inputs.state).detach().requires_grad_()
+        rest = (CU if packed else None, options["reset"], False, "ATan", [2.0], packed)
+        torch.library.opcheck(fused.forward, (inputs.current, rows, state, *rest))
+        spikes, last, kept = fused.forward(inputs.current, rows, state, *rest)
+        args = (torch.ones_like(spikes), torch.ones_like(last), inputs.current, rows, kept)
+        torch.library.opcheck(fused.backward, tuple(x.detach() for x in args) + rest)
+
+
+# torch's own compiler still goes through what torch itself deprecates.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("engine", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("op", ["prf", "lif"])
+def test_compiles_in_one_graph(op, engine):
+    if engine == "inductor" and shutil.which("g++") is None:
+        pytest.skip("torch's inductor needs g++")
+    for options in OPTIONS[op][:2]:
+        inputs = make(op, 1, 12, 5, sequences=3, cu_seqlens=CU, **options).to(torch.float32)
+        function = prf if op == "prf" else lif
+
+        def layer(current, rows, function=function, inputs=inputs):
+            spikes, state = function(2 * current, *rows, **inputs.kwargs)
+            return spikes.mean(1) + state[0].sum()
+
+        rows = [x for name, x in inputs.coefficients.items() if name != "threshold"]
+        wanted = layer(inputs.current, rows)
+        grads = torch.autograd.grad(wanted.sum(), [inputs.current, *rows])
+        got = torch.compile(layer, fullgraph=True, backend=engine)(inputs.current, rows)
+        torch.testing.assert_close(got, wanted)
+        for ours, theirs in zip(torch.autograd.grad(got.sum(), [inputs.current, *rows]), grads, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("op", ["prf", "lif"])
+def test_exports_with_a_free_length(op):
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            if op == "prf":
+                return prf(x, 0.9, 0.3, 0.1, surrogate=ATan(3.0))[0]
+            return lif(x, 0.9)[0]
+
+    x = 5 * torch.randn(2, 40, 6)
+    length = torch.export.Dim("length", min=2)
+    program = torch.export.export(Layer(), (x,), dynamic_shapes={"x": {1: length}})
+    assert "resofire.neuron_scan" in str(program.graph)
+    longer = 5 * torch.randn(2, 97, 6)
+    assert torch.equal(program.module()(longer), Layer()(longer))
+
+
+def test_works_under_autocast_and_inference_mode():
+    x = 3 * torch.randn(2, 20, 4)
+    wanted = lif(x, 0.8)[0]
+    with torch.inference_mode():
+        assert torch.equal(lif(x, 0.8)[0], wanted)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(lif(x, 0.8)[0], wanted)
