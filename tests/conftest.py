@@ -1,4 +1,4 @@
-"""Settings for all tests. Triton's kernels run in its interpreter here, which must be said before triton is imported."""
+"""Settings for all tests. Triton runs in its interpreter here, which must be said before it is imported."""
 
 import os
 from pathlib import Path

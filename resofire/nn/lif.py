@@ -60,9 +60,7 @@ class LIF(Neuron):
         )  # fmt: skip
 
     def step(self, x: Tensor, state: LIFState | None) -> tuple[Tensor, LIFState]:
-        return lif_step(
-            x, self.beta(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate
-        )
+        return lif_step(x, self.beta(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate)
 
     @torch.no_grad()
     def trace(self, x: Tensor) -> Trace:

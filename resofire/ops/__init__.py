@@ -1,5 +1,6 @@
 """Pure functions on tensors: the neurons and what goes with them. No module, no parameter, no config."""
 
+from .allocator import retain_buffers
 from .checks import check_finite
 from .lif import LIFState, lif, lif_step
 from .prf import PRFState, prf, prf_coefficients, prf_step
@@ -21,4 +22,5 @@ __all__ = [
     "prf",
     "prf_coefficients",
     "prf_step",
+    "retain_buffers",
 ]

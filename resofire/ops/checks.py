@@ -1,5 +1,6 @@
 """Checks of what a caller hands in: one sentence that names the argument and its value, before anything is computed."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -119,7 +120,7 @@ def require_bounds(op: str, bounds: list[int], total: int) -> None:
     """The values of cu_seqlens: from 0 to S, never falling."""
     if bounds[0] != 0 or bounds[-1] != total:
         raise ValueError(f"{op}: cu_seqlens must run from 0 to {total}, got {bounds[0]} to {bounds[-1]}")
-    for i, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for i, (start, end) in enumerate(itertools.pairwise(bounds)):
         if end < start:
             raise ValueError(f"{op}: cu_seqlens must not fall, got {start} then {end} at position {i}")
 
@@ -175,4 +176,3 @@ def require_positive(op: str, name: str, value: float | Tensor) -> None:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-

@@ -1,5 +1,6 @@
 """Packed and reversed sequences for backends that know neither: one plain sequence batch after the other."""
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -24,7 +25,7 @@ def each_sequence(op: str, plain: Plain) -> Callable[[Call], Result]:
             require_bounds(op, bounds, current.shape[1])
             parts = [
                 _walk(plain, current[:, start:end], call.state[:, i : i + 1], call)
-                for i, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False))
+                for i, (start, end) in enumerate(itertools.pairwise(bounds))
             ]
             spikes = torch.cat([current[:, :0], *(part[0] for part in parts)], 1)
             state = torch.cat([call.state[:, :0], *(part[1] for part in parts)], 1)

@@ -59,6 +59,11 @@ def register(op: str, name: str, run: Callable[[Call], Result], why_not: Callabl
     _OPS[op].backends[name] = Backend(name, run, why_not)
 
 
+def prepare(op: str, *args: object, **kwargs: object) -> Call:
+    """The checked call that the public function of this operator would make of its arguments."""
+    return _OPS[op].prepare(*args, **kwargs)
+
+
 def names(op: str) -> list[str]:
     """The backends of an operator, in the order in which "auto" tries them."""
     return list(_OPS[op].backends)
@@ -103,7 +108,7 @@ def explain(op: str, *args: object, **kwargs: object) -> str:
     if op not in _OPS:
         raise ValueError(f"explain: op must be one of {nearest(op, list(_OPS))}, got {op!r}")
     kwargs.pop("backend", None)
-    call = _OPS[op].prepare(*args, **kwargs)
+    call = prepare(op, *args, **kwargs)
     taken = resolve(op, call, "auto").name
     lines = [f"{op}: auto takes {taken!r} for current {list(call.current.shape)} {call.current.dtype}"]
     for name, backend in _OPS[op].backends.items():

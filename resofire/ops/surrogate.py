@@ -15,9 +15,9 @@ A surrogate is a frozen dataclass. Its fields are its numbers, `derivative` is t
             y = x / width
             return like(x, 1) / (like(x, 1) + y * y)
 
-If the `numba` form uses nothing but + - * / and `like`, say `vector: ClassVar[bool] = True`: it then runs on whole vectors,
-which is faster. A subclass is known by its class name from the moment it is defined; inside an operator it travels as that name and
-its numbers. `x` is always the potential above the threshold, u - V.
+If the `numba` form uses nothing but + - * / and `like`, say `vector: ClassVar[bool] = True`: it then runs on whole
+vectors, which is faster. A subclass is known by its class name from the moment it is defined; inside an operator it
+travels as that name and its numbers. `x` is always the potential above the threshold, u - V.
 """
 
 import dataclasses

@@ -104,7 +104,7 @@ def test_large_outputs_written_past_the_caches_are_the_same(op, monkeypatch):
 @pytest.mark.parametrize("op", ["prf", "lif"])
 def test_long_sums_keep_their_accuracy_in_float32(op):
     """The gradients of the coefficients at T = 10⁶, where a running float32 sum would lose four digits and more."""
-    inputs = make(op, 1, 1_000_000, 3, **{"reset": "none"})
+    inputs = make(op, 1, 1_000_000, 3, reset="none")
     grad = torch.randn_like(inputs.current)
     found = {}
     for dtype in (torch.float64, torch.float32):

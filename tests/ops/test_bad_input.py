@@ -72,7 +72,7 @@ def test_a_second_derivative_is_refused(op, backend):
     inputs = make(op, 1, 4, 2)
     spikes, _ = inputs.run(backend)
     (first,) = torch.autograd.grad(spikes.sum(), inputs.current, create_graph=True)
-    with pytest.raises(RuntimeError, match="a second derivative .* does not exist"):
+    with pytest.raises(RuntimeError, match=r"a second derivative .* does not exist"):
         first.sum().backward()
 
 

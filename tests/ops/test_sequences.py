@@ -22,7 +22,9 @@ def assert_same(wanted, got, tolerance=1e-9):
     for x, y in zip(state, state2, strict=True):
         torch.testing.assert_close(x, y, rtol=0, atol=1e-11)
     for name in leaves:
-        torch.testing.assert_close(leaves[name], leaves2[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            leaves[name], leaves2[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def run(inputs: Inputs, backend: str, grad: torch.Tensor, **kwargs):

@@ -79,8 +79,8 @@ def response(omega: torch.Tensor, delta: float, theta: float, tau: float) -> tup
 
 @pytest.mark.parametrize(("theta", "tau"), [(5.0, 4.0), (2.0, 10.0)])
 def test_resonance_peaks_at_theta(theta, tau):
-    """|H(ω)| peaks at ω = θ with height τ as Δ → 0; in discrete time with height Δ / (1 - e^{-Δ/τ}). That is the complex
-    potential; the real part, which fires, answers a real input with about τ/2."""
+    """|H(ω)| peaks at ω = θ with height τ as Δ → 0; in discrete time with height Δ / (1 - e^{-Δ/τ}). That is the
+    complex potential; the real part, which fires, answers a real input with about τ/2."""
     delta = 0.01
     omega = torch.linspace(0.5 * theta, 1.5 * theta, 401, dtype=torch.float64)
     whole, real = response(omega, delta, theta, tau)

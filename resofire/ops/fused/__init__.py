@@ -72,9 +72,7 @@ class FusedOp:
         def _(
             current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, *rest: object
         ) -> tuple[Tensor, Tensor, Tensor]:
-            checkpoints = state.new_empty(
-                (state.shape[0], chunk_rows(current, cu_seqlens), padded(current.shape[2]))
-            )
+            checkpoints = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), padded(current.shape[2])))
             return torch.empty_like(current), torch.empty_like(state), checkpoints
 
         @torch.library.custom_op(f"resofire::{self.name}_backward", mutates_args=())
@@ -162,7 +160,9 @@ def why_not_triton(call: Call) -> str | None:
     if not HAVE_TRITON:
         return "not available: the package triton is not installed"
     if call.current.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        return f"it runs on a GPU (or, with TRITON_INTERPRET=1, slowly anywhere), and current is on {call.current.device}"
+        return (
+            f"it runs on a GPU (or, with TRITON_INTERPRET=1, slowly anywhere), and current is on {call.current.device}"
+        )
     if call.surrogate.triton is None and call.surrogate.name not in TRITON_SURROGATES:
         return f"surrogate {call.surrogate.name} has no `triton` form"
     return None

@@ -122,9 +122,10 @@ def _step_back(
 def _read(source, step, first, steps, mask, DTYPE: tl.constexpr):
     """The _AHEAD steps from `first` on, asked for all at once, and 0 for those behind the last."""
     rows = ()
+    here = source + first * step
     for k in tl.static_range(_AHEAD):
-        here = source + (first + k) * step
         rows += (tl.load(here, mask=mask & (first + k < steps), other=0.0).to(DTYPE),)
+        here += step
     return rows
 
 
@@ -137,7 +138,7 @@ def _walk(x, y, v, r, coefs, steps, mask, RESONANT: tl.constexpr, RESET: tl.cons
             u, next_v, next_r = _step(currents[k], v, r, coefs, RESONANT, RESET)
             within = first + k < steps
             if y is not None:
-                spikes = (u >= coefs[3]).to(y[0].dtype.element_ty)
+                spikes = tl.where(u >= coefs[3], 1.0, 0.0).to(y[0].dtype.element_ty)
                 tl.store(y[0] + (first + k) * y[1], spikes, mask=mask & within)
             v = tl.where(within, next_v, v)
             r = tl.where(within, next_r, r)
@@ -165,9 +166,9 @@ def _walk_back(
     groups = tl.cdiv(steps, _AHEAD)
     for group in range(groups):
         first = (groups - 1 - group) * _AHEAD
+        currents = _read(x[0], x[1], first, steps, mask, zero.dtype)
+        grad_spikes = _read(g[0], g[1], first, steps, mask, zero.dtype)
         v, r = _walk(x, None, start_v, start_r, coefs, first, mask, RESONANT, RESET)
-        currents = _read(x[0], x[1], first, steps, mask, v.dtype)
-        grad_spikes = _read(g[0], g[1], first, steps, mask, v.dtype)
         us, vs, rs = (), (), ()
         for k in tl.static_range(_AHEAD):
             vs += (v,)
@@ -407,7 +408,7 @@ class _Plan:
         if cu_seqlens is not None:
             if cu_seqlens.device.type == "cpu":
                 require_bounds("cu_seqlens", cu_seqlens.tolist(), length)
-            cu_seqlens, batch = cu_seqlens.contiguous(), cu_seqlens.shape[0] - 1
+            cu_seqlens, batch = cu_seqlens.to(current.device).contiguous(), cu_seqlens.shape[0] - 1
         self.rows, self.pitch, blocks = chunk_rows(current, cu_seqlens), padded(lanes), triton.cdiv(lanes, BLOCK)
         self.empty = current.numel() == 0 or batch == 0
         self.by_sequence, self.by_chunk = (batch, blocks), (self.rows, blocks)

@@ -32,9 +32,7 @@ class PRFState(NamedTuple):
     r: Tensor
 
 
-def prf_coefficients(
-    delta: float | Tensor, theta: float | Tensor, tau: float | Tensor
-) -> tuple[Tensor, Tensor]:
+def prf_coefficients(delta: float | Tensor, theta: float | Tensor, tau: float | Tensor) -> tuple[Tensor, Tensor]:
     """φ_re = e^{-Δ/τ} cos Δθ and φ_im = e^{-Δ/τ} sin Δθ, each of the arguments' common shape, as a rule [N].
 
     delta and tau must be positive; theta is the angular frequency, 0 for no resonance.

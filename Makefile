@@ -1,0 +1,34 @@
+# make run, make test and make bench set up .venv by themselves, with the versions of requirements.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: run test bench setup clean
+
+run: $(READY)
+	$(BIN)/resofire doctor
+	$(BIN)/resofire bench neurons --quick
+
+test: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+bench: $(READY)
+	$(BIN)/resofire bench neurons --json benchmarks/results/neurons.json
+
+setup: $(READY)
+
+# torch comes first and alone: it decides what the others may bring. SpikingJelly asks for torchvision and more, which
+# its neurons do not use, so it comes without its dependencies.
+$(READY): requirements.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet "$$(grep '^torch==' requirements.txt)"
+	$(BIN)/pip install --quiet --requirement requirements.txt
+	$(BIN)/pip install --quiet --no-deps spikingjelly==0.0.0.0.14
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(READY)
+
+clean:
+	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,40 @@
+"""How the benchmarks measure: medians of rounds in which all contenders take turns, so that drift hits all alike."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+
+def medians(contenders: dict[str, Callable[[], object]], rounds: int = 5, warm: bool = True) -> dict[str, float]:
+    """Seconds per call of each, the median over `rounds` rounds. `warm` runs each once beforehand."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    if warm:
+        for run in contenders.values():
+            run()
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: sorted(found)[len(found) // 2] for name, found in times.items()}
+
+
+def copier(elements: int) -> Callable[[], object]:
+    """Copies that many float32, the measure of what the memory can do: it moves 8 bytes an element."""
+    source, target = torch.randn(elements), torch.empty(elements)
+    return lambda: target.copy_(source)
+
+
+def in_fresh_process(code: str, **environment: str) -> str:
+    """The last line that a piece of Python prints when it has a process to itself."""
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    if done.returncode:
+        raise RuntimeError(f"benchmark process failed: {done.stderr.strip().splitlines()[-1]}")
+    return done.stdout.strip().splitlines()[-1]

@@ -1,0 +1,107 @@
+"""The command line. Success exits 0, a failed verification 1, a wrong word or value 2, with one sentence."""
+
+import dataclasses
+import difflib
+import importlib
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+BENCHMARKS = ("neurons",)
+
+
+class Mistake(Exception):
+    """Something the user can put right. Its text is the sentence that is shown."""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Tell versions, cores, which backends can run here and why others cannot."""
+
+    json: bool = False
+    """Print it as JSON."""
+
+    def run(self) -> int:
+        from . import doctor
+
+        found = doctor.examine()
+        print(json.dumps(found, indent=2) if self.json else doctor.report(found))
+        return 0 if found["works"] else 1
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Time the library against its peers and the memory limit: ratios in one run."""
+
+    name: tyro.conf.Positional[str] = "neurons"
+    """Which benchmark: neurons."""
+    json: Path | None = None
+    """Also write the figures to this file."""
+    quick: bool = False
+    """A short run: fewer sizes and repeats."""
+
+    def run(self) -> int:
+        if self.name not in BENCHMARKS:
+            raise Mistake(
+                f"bench: name must be one of {', '.join(BENCHMARKS)}, got {self.name!r}{_hint(self.name, BENCHMARKS)}"
+            )
+        if self.json is not None and self.json.is_dir():
+            raise Mistake(f"bench: --json must name a file, got the folder {self.json}")
+        from .ops import retain_buffers
+
+        retain_buffers()
+        result = importlib.import_module(f"resofire.benchmarks.{self.name}").run(quick=self.quick)
+        if self.json is not None:
+            self.json.parent.mkdir(parents=True, exist_ok=True)
+            self.json.write_text(json.dumps(result, indent=2) + "\n")
+            print(f"figures in {self.json}")
+        return 0
+
+
+COMMANDS = {"doctor": Doctor, "bench": Bench}
+Command = (
+    Annotated[Doctor, tyro.conf.subcommand("doctor", prefix_name=False)]
+    | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
+)
+
+
+def _hint(word: str, valid: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(valid), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _check_words(arguments: list[str]) -> None:
+    """A wrong command or flag in one sentence, where tyro would draw a box."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        return
+    word, *rest = arguments
+    if word not in COMMANDS:
+        raise Mistake(f"command must be one of {', '.join(COMMANDS)}, got {word!r}{_hint(word, COMMANDS)}")
+    flags = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(COMMANDS[word])} | {"--help"}
+    flags |= {f"--no-{flag[2:]}" for flag in flags}
+    for argument in rest:
+        flag = argument.split("=", 1)[0].replace("_", "-")
+        if flag.startswith("--") and flag not in flags:
+            raise Mistake(f"{word}: there is no flag {flag}{_hint(flag, flags)}; see resofire {word} --help")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        _check_words(arguments)
+        command = tyro.cli(
+            Command, prog="resofire", description="Long-sequence spiking neural networks.", args=arguments
+        )
+        return command.run()
+    except Mistake as mistake:
+        print(f"resofire: {mistake}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

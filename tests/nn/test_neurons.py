@@ -1,0 +1,167 @@
+"""The neuron modules: verbs, initialisation, training in log space, state dict, fire rates."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from resofire.nn import LIF, PRF, SpatialNeuron, fire_rates
+from resofire.ops import lif, prf, prf_coefficients
+
+NEURONS = {
+    "prf": lambda: PRF(6, delta=(0.1, 0.5)),
+    "prf soft": lambda: PRF(6, delta=(0.1, 0.5), reset="soft", train_tau=True),
+    "lif": lambda: LIF(6),
+    "lif hard": lambda: LIF(6, tau=(2.0, 20.0), train_tau=True, reset="hard", reset_gradient="full"),
+}
+
+
+@pytest.mark.parametrize("name", NEURONS)
+def test_the_verbs_agree(name):
+    neuron = NEURONS[name]().double()
+    x = 3 * torch.randn(2, 40, 6, dtype=torch.float64)
+    spikes, last = neuron.scan(x)
+    assert 0 < spikes.mean() < 1
+    assert torch.equal(neuron(x), spikes)
+    state, steps = None, []
+    for t in range(40):
+        out, state = neuron.step(x[:, t], state)
+        steps.append(out)
+    assert torch.equal(torch.stack(steps, 1), spikes)
+    for ours, theirs in zip(state, last, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    first, middle = neuron.scan(x[:, :17])
+    second, end = neuron.scan(x[:, 17:], middle)
+    assert torch.equal(torch.cat([first, second], 1), spikes)
+    torch.testing.assert_close(end, last)
+    trace = neuron.trace(x)
+    assert torch.equal(trace.spikes, spikes)
+    assert torch.equal((trace.u >= neuron.threshold).double(), spikes)
+    assert (trace.r is None) == isinstance(neuron, LIF)
+
+
+@pytest.mark.parametrize("name", NEURONS)
+def test_packed_and_reversed_go_through(name):
+    neuron = NEURONS[name]()
+    x = 3 * torch.randn(1, 30, 6)
+    cu = torch.tensor([0, 10, 30], dtype=torch.int32)
+    packed, _ = neuron.scan(x, cu_seqlens=cu, reverse=True)
+    parts = [neuron.scan(x[:, a:b].flip(1))[0].flip(1) for a, b in ((0, 10), (10, 30))]
+    assert torch.equal(packed, torch.cat(parts, 1))
+    assert torch.equal(neuron(x, cu_seqlens=cu, reverse=True), packed)
+
+
+def test_prf_draws_from_its_ranges_and_the_equation_is_the_operators():
+    neuron = PRF(4000, tau=3.0, delta=(1e-3, 1e-1), theta=(0.0, 5.0))
+    delta, theta = neuron.log_delta.exp(), neuron.log_theta.exp()
+    assert 1e-3 <= delta.min() < 1.2e-3
+    assert 0.085 < delta.max() <= 1e-1
+    assert abs(delta.log().mean().item() - math.log(1e-2)) < 0.1
+    assert 0 < theta.min() < 0.02
+    assert 4.98 < theta.max() <= 5.0
+    assert abs(theta.mean().item() - 2.5) < 0.1
+    phi_re, phi_im, step = neuron.coefficients()
+    wanted = prf_coefficients(delta, theta, 3.0)
+    torch.testing.assert_close((phi_re, phi_im, step), (*wanted, delta))
+
+
+def test_everything_trained_gets_a_gradient_and_stays_in_its_domain():
+    neuron = PRF(5, delta=(0.1, 0.5), train_tau=True)
+    optimiser = torch.optim.SGD(neuron.parameters(), lr=50.0)
+    for _ in range(3):
+        optimiser.zero_grad()
+        neuron(3 * torch.randn(4, 30, 5)).sum().backward()
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in neuron.parameters())
+        optimiser.step()
+    phi_re, phi_im, delta = neuron.coefficients()
+    assert (delta > 0).all()
+    assert (phi_re**2 + phi_im**2 <= 1).all()
+
+
+def test_lif_decay_is_the_papers_and_the_plif_form_is_the_same_at_the_start():
+    x = 2 * torch.randn(2, 50, 3)
+    fixed, trained = LIF(3, tau=4.0), LIF(3, tau=4.0, train_tau=True)
+    torch.testing.assert_close(fixed.beta(), torch.full((3,), 0.75))
+    torch.testing.assert_close(trained.beta(), torch.full((3,), 0.75))
+    assert torch.equal(fixed(x), lif(x, 0.75)[0])
+    trained(x).sum().backward()
+    assert trained.log_tau_above_1.grad.abs().sum() > 0
+
+
+def test_state_dict_keys_are_stable_and_round_trip():
+    assert list(PRF(3).state_dict()) == ["log_delta", "log_theta", "tau"]
+    assert list(PRF(3, train_delta=False, train_theta=False, train_tau=True).state_dict()) == [
+        "log_tau",
+        "delta",
+        "theta",
+    ]
+    assert list(LIF(3).state_dict()) == ["tau"]
+    assert list(LIF(3, train_tau=True).state_dict()) == ["log_tau_above_1"]
+    assert list(SpatialNeuron().state_dict()) == ["log_amplitude"]
+    assert list(SpatialNeuron(amplitude=False).state_dict()) == []
+    x = 20 * torch.randn(2, 60, 3)
+    one, other = PRF(3), PRF(3)
+    assert not torch.equal(one.log_delta, other.log_delta)
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one(x), other(x))
+
+
+def test_the_spatial_neuron_fires_at_its_threshold_with_its_amplitude():
+    neuron = SpatialNeuron(threshold=0.5)
+    x = torch.tensor([0.4, 0.5, 0.6], requires_grad=True)
+    with torch.no_grad():
+        neuron.log_amplitude.fill_(math.log(3.0))
+    out = neuron(x)
+    torch.testing.assert_close(out, torch.tensor([0.0, 3.0, 3.0]))
+    out.sum().backward()
+    torch.testing.assert_close(neuron.log_amplitude.grad, torch.tensor(6.0))
+    torch.testing.assert_close(x.grad, 3 * neuron.surrogate.derivative(x.detach() - 0.5))
+    assert torch.equal(neuron.step(x, None)[0], out)
+    assert torch.equal(neuron.scan(x)[0], out)
+
+
+def test_prf_without_resonance_is_allowed_when_untrained():
+    x = 3 * torch.randn(2, 40, 3)
+    neuron = PRF(3, delta=1.0, theta=0.0, train_delta=False, train_theta=False)
+    torch.testing.assert_close(neuron(x), prf(x, math.exp(-0.5), 0.0, 1.0)[0])
+
+
+BAD = {
+    "theta of 0, trained": (lambda: PRF(3, theta=0.0), "PRF: theta must be above 0, got 0.0"),
+    "negative delta": (lambda: PRF(3, delta=-0.1), "PRF: delta must be above 0, got -0.1"),
+    "a range that falls": (lambda: PRF(3, theta=(2.0, 1.0)), r"PRF: theta must be a number or a pair .* got \(2.0, 1.0\)"),
+    "tau of 0": (lambda: PRF(3, tau=0), "PRF: tau must be above 0, got 0"),
+    "hard reset": (lambda: PRF(3, reset="hard"), "PRF: reset must be one of 'none', 'soft', got 'hard'"),
+    "no features": (lambda: LIF(0), "LIF: features must be a positive whole number, got 0"),
+    "tau of 1": (lambda: LIF(3, tau=1.0), "LIF: tau must be above 1, got 1.0"),
+    "another width": (lambda: LIF(3)(torch.zeros(1, 2, 4)), r"beta must have shape \[\] or \[4\], got \[3\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_settings_are_named(case):
+    call, pattern = BAD[case]
+    with pytest.raises(ValueError, match=pattern):
+        call()
+
+
+def test_repr_shows_what_matters():
+    torch.manual_seed(0)
+    text = repr(nn.Sequential(PRF(4, theta=0.0, train_theta=False), LIF(4, train_tau=True), SpatialNeuron()))
+    assert "theta=0 fixed, tau=2 fixed, threshold=1, reset='none', ATan(alpha=2.0)" in text
+    assert "LIF(4, tau=2 trained, threshold=1, reset='soft', reset_gradient='detached'" in text
+    assert "SpatialNeuron(threshold=0.5, amplitude=1 trained" in text
+
+
+def test_fire_rates_are_counted_per_layer():
+    model = nn.Sequential(LIF(5), nn.Linear(5, 7), SpatialNeuron())
+    x = 2 * torch.randn(3, 20, 5)
+    with fire_rates(model) as rates:
+        first = model[0](x)
+        model(x)
+        model(x)
+    assert set(rates.as_dict()) == {"0", "2"}
+    assert rates["0"] == pytest.approx(first.mean().item())
+    model(x)
+    assert rates["0"] == pytest.approx(first.mean().item())

@@ -1,0 +1,56 @@
+"""The command line as a user meets it: output, exit codes, mistakes in one sentence."""
+
+import json
+
+import pytest
+
+from resofire import cli
+
+
+def test_doctor_tells_versions_and_backends(capsys):
+    assert cli.main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "torch        2." in out
+    assert "scan       available" in out
+    assert "agrees with its reference" in out
+
+
+def test_doctor_as_json(capsys):
+    assert cli.main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["works"] is True
+    assert found["backends"]["prf"]["reference"] == "available"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["dcotor"], "resofire: command must be one of doctor, bench, got 'dcotor' (did you mean 'doctor'?)"),
+        (["bench", "neuron"], "resofire: bench: name must be one of neurons, got 'neuron' (did you mean 'neurons'?)"),
+        (["bench", "--jsn=x"], "resofire: bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
+        (["bench", "--json", "."], "resofire: bench: --json must name a file, got the folder ."),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_and_exits_2(arguments, sentence, capsys):
+    assert cli.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err == sentence + "\n"
+    assert captured.out == ""
+
+
+def test_bench_prints_ratios_and_writes_json(tmp_path, capsys, monkeypatch):
+    """The whole path on sizes that take a moment."""
+    from resofire.benchmarks import neurons
+
+    monkeypatch.setattr(neurons, "SHAPES", [(2, 64, 32), (2, 32, 32)])
+    monkeypatch.setattr(neurons, "against_loops", lambda table, shape, rounds: None)
+    monkeypatch.setattr(neurons, "against_spikingjelly", lambda table, rounds: None)
+    monkeypatch.setattr("resofire.ops.retain_buffers", lambda: True)
+    file = tmp_path / "deep" / "neurons.json"
+    assert cli.main(["bench", "neurons", "--quick", "--json", str(file)]) == 0
+    result = json.loads(file.read_text())
+    assert result["command"] == "resofire bench neurons --quick"
+    names = [row["name"] for row in result["figures"]]
+    assert "PRF scan over fft at 2x64x32" in names
+    assert all(row["value"] > 0 for row in result["figures"])
+    assert "PRF scan over fft at 2x64x32" in capsys.readouterr().out

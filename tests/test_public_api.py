@@ -1,0 +1,64 @@
+"""The public names and signatures: others build on them, so a change here is a decision."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import resofire.nn
+import resofire.ops
+from resofire.ops import registry
+
+PRF_OPTIONS = (
+    "*, threshold=1.0, reset='none', reset_gradient='detached', surrogate=ATan(alpha=2.0), state=None, "
+    "cu_seqlens=None, reverse=False, backend='auto'"
+)
+LIF_OPTIONS = PRF_OPTIONS.replace("'none'", "'soft'")
+
+SIGNATURES = {
+    resofire.ops.prf: f"(current, phi_re, phi_im, delta, {PRF_OPTIONS})",
+    resofire.ops.prf_step: "(current, phi_re, phi_im, delta, state, *, threshold=1.0, reset='none', "
+    "surrogate=ATan(alpha=2.0))",
+    resofire.ops.prf_coefficients: "(delta, theta, tau)",
+    resofire.ops.lif: f"(current, beta, {LIF_OPTIONS})",
+    resofire.ops.lif_step: "(current, beta, state, *, threshold=1.0, reset='soft', surrogate=ATan(alpha=2.0))",
+    resofire.ops.explain: "(op, *args, **kwargs)",
+    resofire.ops.check_finite: "()",
+    resofire.ops.retain_buffers: "()",
+    resofire.nn.PRF: "(features, *, tau=2.0, delta=(0.001, 0.1), theta=(0.0, 6.283185307179586), train_delta=True, "
+    "train_theta=True, train_tau=False, threshold=1.0, reset='none', reset_gradient='detached', "
+    "surrogate=ATan(alpha=2.0), backend='auto')",
+    resofire.nn.LIF: "(features, *, tau=2.0, train_tau=False, threshold=1.0, reset='soft', reset_gradient='detached', "
+    "surrogate=ATan(alpha=2.0), backend='auto')",
+    resofire.nn.SpatialNeuron: "(*, threshold=0.5, amplitude=True, surrogate=ATan(alpha=2.0))",
+}
+
+
+def plain(function) -> str:
+    signature = inspect.signature(function)
+    parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+
+
+@pytest.mark.parametrize("function", SIGNATURES, ids=lambda f: f.__name__)
+def test_signature(function):
+    assert plain(function) == SIGNATURES[function]
+
+
+def test_names():
+    assert resofire.ops.__all__ == [
+        "ATan", "LIFState", "PRFState", "Rectangle", "Sigmoid", "Surrogate", "Triangle", "check_finite", "explain",
+        "lif", "lif_step", "prf", "prf_coefficients", "prf_step", "retain_buffers",
+    ]  # fmt: skip
+    assert resofire.nn.__all__ == ["LIF", "PRF", "FireRates", "Neuron", "SpatialNeuron", "Trace", "fire_rates"]
+    assert resofire.ops.PRFState._fields == ("u", "r")
+    assert resofire.ops.LIFState._fields == ("u",)
+    for op in ("prf", "lif"):
+        assert registry.names(op) == ["scan", "triton", "fft", "reference"]
+
+
+def test_importing_does_not_load_the_kernel_compilers():
+    code = "import sys, resofire.ops, resofire.nn; print({'numba', 'triton', 'spikingjelly'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
