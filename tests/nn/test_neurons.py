@@ -68,7 +68,7 @@ def test_prf_draws_from_its_ranges_and_the_equation_is_the_operators():
 
 def test_everything_trained_gets_a_gradient_and_stays_in_its_domain():
     neuron = PRF(5, delta=(0.1, 0.5), train_tau=True)
-    optimiser = torch.optim.SGD(neuron.parameters(), lr=50.0)
+    optimiser = torch.optim.SGD(neuron.parameters(), lr=0.05)
     for _ in range(3):
         optimiser.zero_grad()
         neuron(3 * torch.randn(4, 30, 5)).sum().backward()

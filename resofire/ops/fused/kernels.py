@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numba.extending import overload, register_jitable
 
 from .. import surrogate as surrogates
@@ -222,7 +222,7 @@ def _place(plan, sequence, strides, reverse):
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    options = {"parallel": True, "error_model": "numpy", "fastmath": {"contract"}}
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
     try:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # no folder that Numba could write its cache to: compile in every process
@@ -242,39 +242,38 @@ def forward_kernel(width: int, resonant: bool, reset: int) -> Callable[..., Any]
     tag = _fingerprint()
 
     def forward(
-        plan, tasks, shares, lanes, current, current_at, spikes, spikes_at, past_cache, coefs, pitch, state, kept,
+        plan, tasks, lanes, current, current_at, spikes, spikes_at, past_cache, coefs, pitch, state, kept,
         reverse,
     ):  # fmt: skip
         _ = tag  # part of the cache key
         span, kept_span = plan.shape[0] * pitch, kept.size // (2 if resonant else 1)
         whole = current_at[2] == 1 and spikes_at[2] == 1
-        for worker in prange(shares.size - 1):
-            tile, out = np.empty(CHUNK * width, current.dtype), np.empty(CHUNK * width, current.dtype)
-            for i in range(shares[worker], shares[worker + 1]):
-                sequence = tasks[i, 0]
-                at, row = _place(plan, sequence, current_at, reverse)
-                to, to_row = _place(plan, sequence, spikes_at, reverse)
-                for chunk in range(-(-plan[sequence, 2] // CHUNK)):
-                    first = chunk * CHUNK
-                    steps = min(CHUNK, plan[sequence, 2] - first)
-                    keep = (plan[sequence, 3] + chunk) * pitch
-                    for lane in range(tasks[i, 1], tasks[i, 2], width):
-                        here = sequence * pitch + lane
-                        x, y = at + first * row, to + first * to_row
-                        if whole and lane + width <= lanes:
-                            _forward_tile(
-                                current, x + lane, row, spikes, y + lane, to_row, past_cache, steps, coefs, pitch,
-                                lane, state, here, span, kept, keep + lane, kept_span, resonant, reset,
-                            )  # fmt: skip
-                        else:
-                            some = min(width, lanes - lane)
-                            x, y = x + lane * current_at[2], y + lane * spikes_at[2]
-                            _gather(current, x, row, current_at[2], steps, some, width, tile)
-                            _forward_tile(
-                                tile, 0, width, out, 0, width, False, steps, coefs, pitch, lane, state, here, span,
-                                kept, keep + lane, kept_span, resonant, reset,
-                            )  # fmt: skip
-                            _scatter(out, steps, some, width, spikes, y, to_row, spikes_at[2])
+        tile, out = np.empty(CHUNK * width, current.dtype), np.empty(CHUNK * width, current.dtype)
+        for i in range(tasks.shape[0]):
+            sequence = tasks[i, 0]
+            at, row = _place(plan, sequence, current_at, reverse)
+            to, to_row = _place(plan, sequence, spikes_at, reverse)
+            for chunk in range(-(-plan[sequence, 2] // CHUNK)):
+                first = chunk * CHUNK
+                steps = min(CHUNK, plan[sequence, 2] - first)
+                keep = (plan[sequence, 3] + chunk) * pitch
+                for lane in range(tasks[i, 1], tasks[i, 2], width):
+                    here = sequence * pitch + lane
+                    x, y = at + first * row, to + first * to_row
+                    if whole and lane + width <= lanes:
+                        _forward_tile(
+                            current, x + lane, row, spikes, y + lane, to_row, past_cache, steps, coefs, pitch,
+                            lane, state, here, span, kept, keep + lane, kept_span, resonant, reset,
+                        )  # fmt: skip
+                    else:
+                        some = min(width, lanes - lane)
+                        x, y = x + lane * current_at[2], y + lane * spikes_at[2]
+                        _gather(current, x, row, current_at[2], steps, some, width, tile)
+                        _forward_tile(
+                            tile, 0, width, out, 0, width, False, steps, coefs, pitch, lane, state, here, span,
+                            kept, keep + lane, kept_span, resonant, reset,
+                        )  # fmt: skip
+                        _scatter(out, steps, some, width, spikes, y, to_row, spikes_at[2])
 
     return _compile(forward)
 
@@ -289,60 +288,59 @@ def backward_kernel(
     at_once = slope if vector else _unchanged
 
     def backward(
-        plan, tasks, shares, lanes, current, current_at, grads, grads_at, grad_current, out_at, past_cache, coefs,
+        plan, tasks, lanes, current, current_at, grads, grads_at, grad_current, out_at, past_cache, coefs,
         pitch, kept, numbers, grad_state, sums, reverse,
     ):  # fmt: skip
         _ = tag  # part of the cache key
         span, kept_span = plan.shape[0] * pitch, kept.size // (2 if resonant else 1)
         whole = current_at[2] == 1 and grads_at[2] == 1 and out_at[2] == 1
-        for worker in prange(shares.size - 1):
-            size = CHUNK * width
-            tile, pull, out = (np.empty(size, current.dtype), np.empty(size, current.dtype),
-                               np.empty(size, current.dtype))  # fmt: skip
-            notes = np.empty(4 * size + width, current.dtype)
-            note = -(notes.ctypes.data // current.itemsize) % width  # where the first whole vector begins
-            slopes = note + 3 * size
-            for i in range(shares[worker], shares[worker + 1]):
-                sequence = tasks[i, 0]
-                at, row = _place(plan, sequence, current_at, reverse)
-                from_, from_row = _place(plan, sequence, grads_at, reverse)
-                to, to_row = _place(plan, sequence, out_at, reverse)
-                for chunk in range(-(-plan[sequence, 2] // CHUNK) - 1, -1, -1):
-                    first = chunk * CHUNK
-                    steps = min(CHUNK, plan[sequence, 2] - first)
-                    keep = (plan[sequence, 3] + chunk) * pitch
-                    for lane in range(tasks[i, 1], tasks[i, 2], width):
-                        here = sequence * pitch + lane
-                        x, g, y = at + first * row, from_ + first * from_row, to + first * to_row
-                        direct = whole and lane + width <= lanes
-                        some = min(width, lanes - lane)
-                        if direct:
-                            _again_tile(
-                                current, x + lane, row, steps, coefs, pitch, lane, kept, keep + lane, kept_span,
-                                notes, note, slopes, width, at_once, numbers, resonant, reset,
-                            )  # fmt: skip
-                        else:
-                            x, g, y = x + lane * current_at[2], g + lane * grads_at[2], y + lane * out_at[2]
-                            _gather(current, x, row, current_at[2], steps, some, width, tile)
-                            _gather(grads, g, from_row, grads_at[2], steps, some, width, pull)
-                            _again_tile(
-                                tile, 0, width, steps, coefs, pitch, lane, kept, keep + lane, kept_span, notes,
-                                note, slopes, width, at_once, numbers, resonant, reset,
-                            )  # fmt: skip
-                        if not vector:
-                            for k in range(slopes, slopes + steps * width):
-                                notes[k] = slope(notes[k], *numbers)
-                        if direct:
-                            _backward_tile(
-                                current, x + lane, row, grads, g + lane, from_row, grad_current, y + lane, to_row,
-                                past_cache, steps, coefs, pitch, lane, notes, note, slopes, width, grad_state, here,
-                                span, sums, resonant, reset, full,
-                            )  # fmt: skip
-                        else:
-                            _backward_tile(
-                                tile, 0, width, pull, 0, width, out, 0, width, False, steps, coefs, pitch, lane,
-                                notes, note, slopes, width, grad_state, here, span, sums, resonant, reset, full,
-                            )  # fmt: skip
-                            _scatter(out, steps, some, width, grad_current, y, to_row, out_at[2])
+        size = CHUNK * width
+        tile, pull, out = (np.empty(size, current.dtype), np.empty(size, current.dtype),
+                           np.empty(size, current.dtype))  # fmt: skip
+        notes = np.empty(4 * size + width, current.dtype)
+        note = -(notes.ctypes.data // current.itemsize) % width  # where the first whole vector begins
+        slopes = note + 3 * size
+        for i in range(tasks.shape[0]):
+            sequence = tasks[i, 0]
+            at, row = _place(plan, sequence, current_at, reverse)
+            from_, from_row = _place(plan, sequence, grads_at, reverse)
+            to, to_row = _place(plan, sequence, out_at, reverse)
+            for chunk in range(-(-plan[sequence, 2] // CHUNK) - 1, -1, -1):
+                first = chunk * CHUNK
+                steps = min(CHUNK, plan[sequence, 2] - first)
+                keep = (plan[sequence, 3] + chunk) * pitch
+                for lane in range(tasks[i, 1], tasks[i, 2], width):
+                    here = sequence * pitch + lane
+                    x, g, y = at + first * row, from_ + first * from_row, to + first * to_row
+                    direct = whole and lane + width <= lanes
+                    some = min(width, lanes - lane)
+                    if direct:
+                        _again_tile(
+                            current, x + lane, row, steps, coefs, pitch, lane, kept, keep + lane, kept_span,
+                            notes, note, slopes, width, at_once, numbers, resonant, reset,
+                        )  # fmt: skip
+                    else:
+                        x, g, y = x + lane * current_at[2], g + lane * grads_at[2], y + lane * out_at[2]
+                        _gather(current, x, row, current_at[2], steps, some, width, tile)
+                        _gather(grads, g, from_row, grads_at[2], steps, some, width, pull)
+                        _again_tile(
+                            tile, 0, width, steps, coefs, pitch, lane, kept, keep + lane, kept_span, notes,
+                            note, slopes, width, at_once, numbers, resonant, reset,
+                        )  # fmt: skip
+                    if not vector:
+                        for k in range(slopes, slopes + steps * width):
+                            notes[k] = slope(notes[k], *numbers)
+                    if direct:
+                        _backward_tile(
+                            current, x + lane, row, grads, g + lane, from_row, grad_current, y + lane, to_row,
+                            past_cache, steps, coefs, pitch, lane, notes, note, slopes, width, grad_state, here,
+                            span, sums, resonant, reset, full,
+                        )  # fmt: skip
+                    else:
+                        _backward_tile(
+                            tile, 0, width, pull, 0, width, out, 0, width, False, steps, coefs, pitch, lane,
+                            notes, note, slopes, width, grad_state, here, span, sums, resonant, reset, full,
+                        )  # fmt: skip
+                        _scatter(out, steps, some, width, grad_current, y, to_row, out_at[2])
 
     return _compile(backward)

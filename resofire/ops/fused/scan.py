@@ -7,10 +7,13 @@ the threads by length. No result depends on who computed it: each sequence and l
 order at the end, in float64.
 """
 
+import functools
 import heapq
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
@@ -40,30 +43,54 @@ def _plan(current: Tensor, cu_seqlens: Tensor | None) -> np.ndarray:
     return np.stack([np.zeros_like(index), starts, ends - starts, starts // CHUNK + index], 1)
 
 
-def _deal(plan: np.ndarray, lanes: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tasks (sequence, first lane, end lane) in the order of the threads that run them, and each thread's share."""
-    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+def _deal(plan: np.ndarray, lanes: int, width: int) -> list[np.ndarray]:
+    """Each thread's share of the tasks (sequence, first lane, end lane), of about equal work."""
     lengths = plan[:, 2]
-    threads = max(1, min(threads, int(lengths.sum()) * lanes // ELEMENTS_PER_THREAD))
-    numba.set_num_threads(threads)
+    threads = max(1, min(torch.get_num_threads(), int(lengths.sum()) * lanes // ELEMENTS_PER_THREAD))
     tiles = -(-lanes // width)
     # Whole rows are read most smoothly; lanes are split only as far as the threads need it.
     groups = 1 if threads == 1 else max(1, min(tiles, -(-4 * threads // max(1, len(lengths)))))
     size = max(1, -(-tiles // groups)) * width
-    work = sorted(
-        ((int(length) * (min(first + size, lanes) - first), sequence, first)
-         for sequence, length in enumerate(lengths) for first in range(0, lanes, size)),
-        key=lambda task: (-task[0], task[1:]),
-    )  # fmt: skip
+    first = np.arange(0, lanes, size)
+    tasks = np.stack([
+        np.repeat(np.arange(len(lengths)), len(first)),
+        np.tile(first, len(lengths)),
+        np.tile(np.minimum(first + size, lanes), len(lengths)),
+    ], 1)  # fmt: skip
+    if threads == 1:
+        return [tasks]
+    if lengths.min() == lengths.max():
+        return np.array_split(tasks, threads)
+    # Longest first, each to the thread that has least to do.
+    cost = lengths[tasks[:, 0]] * (tasks[:, 2] - tasks[:, 1])
     loads = [(0, worker) for worker in range(threads)]
-    dealt: list[list[tuple[int, int, int]]] = [[] for _ in range(threads)]
-    for cost, sequence, first in work:
+    owner = np.empty(len(tasks), np.int64)
+    for task in np.argsort(-cost, kind="stable"):
         load, worker = loads[0]
-        dealt[worker].append((sequence, first, min(first + size, lanes)))
-        heapq.heapreplace(loads, (load + cost, worker))
-    tasks = [task for share in dealt for task in sorted(share)]
-    shares = np.cumsum([0, *(len(share) for share in dealt)])
-    return np.array(tasks, np.int64).reshape(-1, 3), shares
+        owner[task] = worker
+        heapq.heapreplace(loads, (load + int(cost[task]), worker))
+    return [tasks[owner == worker] for worker in range(threads)]
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads that wait asleep. (Numba's own, on OpenMP, spin: on a busy machine they wait for each other instead of
+    working, and a process that has used them cannot be forked.)"""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="resofire")
+
+
+# A fork copies the pool but not its threads.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def _run(kernel: Callable[..., None], plan: np.ndarray, shares: list[np.ndarray], *rest: object) -> None:
+    """Runs a kernel on every share, the first in this thread. The kernels let go of the interpreter's lock."""
+    others = [_pool().submit(kernel, plan, share, *rest) for share in shares[1:]]
+    try:
+        kernel(plan, shares[0], *rest)
+    finally:
+        for other in others:
+            other.result()
 
 
 def _flat(tensor: Tensor) -> tuple[np.ndarray, tuple[int, int, int]]:
@@ -108,10 +135,9 @@ def forward(
         flat, at = _flat(current)
         out, out_at = _flat(spikes)
         width = simd.BYTES // current.element_size()
-        tasks, shares = _deal(plan, lanes, width)
         kernel = forward_kernel(width, coefficients.shape[0] == 4, RESETS[reset])
-        kernel(
-            plan, tasks, shares, lanes, flat, at, out, out_at, _past_cache(spikes),
+        _run(
+            kernel, plan, _deal(plan, lanes, width), lanes, flat, at, out, out_at, _past_cache(spikes),
             _widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(), kept.view(-1).numpy(),
             reverse,
         )  # fmt: skip
@@ -148,16 +174,16 @@ def backward(
         pull, pull_at = _flat(grads.to(current.dtype))
         out, out_at = _flat(grad_current)
         width = simd.BYTES // current.element_size()
-        tasks, shares = _deal(plan, lanes, width)
         shape = surrogate_from(surrogate, numbers)
         assert shape.numba is not None
         kernel = backward_kernel(
             width, coefficients.shape[0] == 4, RESETS[reset], full and reset != "none", shape.numba, shape.vector
         )
-        kernel(
-            plan, tasks, shares, lanes, flat, at, pull, pull_at, out, out_at, _past_cache(grad_current),
-            _widened(coefficients, pitch).view(-1).numpy(), pitch, checkpoints.contiguous().view(-1).numpy(),
-            tuple(map(_numpy(current.dtype), numbers)), running.view(-1).numpy(), sums.reshape(-1), reverse,
+        _run(
+            kernel, plan, _deal(plan, lanes, width), lanes, flat, at, pull, pull_at, out, out_at,
+            _past_cache(grad_current), _widened(coefficients, pitch).view(-1).numpy(), pitch,
+            checkpoints.contiguous().view(-1).numpy(), tuple(map(_numpy(current.dtype), numbers)),
+            running.view(-1).numpy(), sums.reshape(-1), reverse,
         )  # fmt: skip
     total = torch.from_numpy(sums.sum(1)[:, :lanes]).to(coefficients.dtype)
     return grad_current, total, running[..., :lanes].clone()
