@@ -7,11 +7,8 @@ the threads by length. No result depends on who computed it: each sequence and l
 order at the end, in float64.
 """
 
-import functools
 import heapq
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,11 +19,14 @@ from ..checks import require_bounds
 from ..surrogate import surrogate_from
 from . import CHUNK, chunk_rows, padded, simd
 from .kernels import RESETS, backward_kernel, forward_kernel
+from .threads import share_out
 
 # Above this size spikes and gradients are written past the caches, which would not hold them anyway.
 STREAM_BYTES = 16 << 20
 # Below this many elements a second thread costs more than it brings.
 ELEMENTS_PER_THREAD = 8192
+# More shares than threads even out a thread that is held up; each costs some microseconds.
+SHARES_PER_THREAD = 4
 
 
 def _plan(current: Tensor, cu_seqlens: Tensor | None) -> np.ndarray:
@@ -43,14 +43,13 @@ def _plan(current: Tensor, cu_seqlens: Tensor | None) -> np.ndarray:
     return np.stack([np.zeros_like(index), starts, ends - starts, starts // CHUNK + index], 1)
 
 
-def _deal(plan: np.ndarray, lanes: int, width: int) -> list[np.ndarray]:
-    """Each thread's share of the tasks (sequence, first lane, end lane), of about equal work."""
+def _deal(plan: np.ndarray, lanes: int, width: int, threads: int) -> list[np.ndarray]:
+    """The tasks (sequence, first lane, end lane) in shares of about equal work, a few for each thread."""
     lengths = plan[:, 2]
-    threads = max(1, min(torch.get_num_threads(), int(lengths.sum()) * lanes // ELEMENTS_PER_THREAD))
-    tiles = -(-lanes // width)
-    # Whole rows are read most smoothly; lanes are split only as far as the threads need it.
-    groups = 1 if threads == 1 else max(1, min(tiles, -(-4 * threads // max(1, len(lengths)))))
-    size = max(1, -(-tiles // groups)) * width
+    pieces = 1 if threads == 1 else SHARES_PER_THREAD * threads
+    # Whole rows are read most smoothly; lanes are split only as far as the pieces need it.
+    groups = max(1, min(-(-lanes // width), -(-pieces // max(1, len(lengths)))))
+    size = -(-lanes // (groups * width)) * width
     first = np.arange(0, lanes, size)
     tasks = np.stack([
         np.repeat(np.arange(len(lengths)), len(first)),
@@ -60,37 +59,24 @@ def _deal(plan: np.ndarray, lanes: int, width: int) -> list[np.ndarray]:
     if threads == 1:
         return [tasks]
     if lengths.min() == lengths.max():
-        return np.array_split(tasks, threads)
-    # Longest first, each to the thread that has least to do.
+        return np.array_split(tasks, min(pieces, len(tasks)))
+    # Longest first, each to the share that has least in it.
     cost = lengths[tasks[:, 0]] * (tasks[:, 2] - tasks[:, 1])
-    loads = [(0, worker) for worker in range(threads)]
+    loads = [(0, piece) for piece in range(pieces)]
     owner = np.empty(len(tasks), np.int64)
     for task in np.argsort(-cost, kind="stable"):
-        load, worker = loads[0]
-        owner[task] = worker
-        heapq.heapreplace(loads, (load + int(cost[task]), worker))
-    return [tasks[owner == worker] for worker in range(threads)]
+        load, piece = loads[0]
+        owner[task] = piece
+        heapq.heapreplace(loads, (load + int(cost[task]), piece))
+    return [tasks[owner == piece] for piece in range(pieces)]
 
 
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    """Threads that wait asleep. (Numba's own, on OpenMP, spin: on a busy machine they wait for each other instead of
-    working, and a process that has used them cannot be forked.)"""
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="resofire")
-
-
-# A fork copies the pool but not its threads.
-os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-def _run(kernel: Callable[..., None], plan: np.ndarray, shares: list[np.ndarray], *rest: object) -> None:
-    """Runs a kernel on every share, the first in this thread. The kernels let go of the interpreter's lock."""
-    others = [_pool().submit(kernel, plan, share, *rest) for share in shares[1:]]
-    try:
-        kernel(plan, shares[0], *rest)
-    finally:
-        for other in others:
-            other.result()
+def _run(kernel: Callable[..., None], plan: np.ndarray, lanes: int, width: int, *rest: object) -> None:
+    """Runs a kernel over all sequences and lanes of a plan, on as many threads as torch uses."""
+    elements = int(plan[:, 2].sum()) * lanes
+    threads = max(1, min(torch.get_num_threads(), elements // ELEMENTS_PER_THREAD))
+    shares = _deal(plan, lanes, width, threads)
+    share_out(lambda tasks: kernel(plan, tasks, lanes, *rest), shares, min(threads, len(shares)))
 
 
 def _flat(tensor: Tensor) -> tuple[np.ndarray, tuple[int, int, int]]:
@@ -128,8 +114,9 @@ def forward(
     pitch = padded(lanes)
     plan = _plan(current, cu_seqlens)
     spikes = torch.empty_like(current)
-    # Zeros, because packed sequences may leave a row between them unused, and a result must not hold old memory.
-    kept = state.new_zeros((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
+    kept = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
+    if cu_seqlens is not None:
+        kept.zero_()  # a row between two sequences may stay unused, and a result must not hold old memory
     running = _widened(state, pitch)
     if current.numel():
         flat, at = _flat(current)
@@ -137,7 +124,7 @@ def forward(
         width = simd.BYTES // current.element_size()
         kernel = forward_kernel(width, coefficients.shape[0] == 4, RESETS[reset])
         _run(
-            kernel, plan, _deal(plan, lanes, width), lanes, flat, at, out, out_at, _past_cache(spikes),
+            kernel, plan, lanes, width, flat, at, out, out_at, _past_cache(spikes),
             _widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(), kept.view(-1).numpy(),
             reverse,
         )  # fmt: skip
@@ -180,7 +167,7 @@ def backward(
             width, coefficients.shape[0] == 4, RESETS[reset], full and reset != "none", shape.numba, shape.vector
         )
         _run(
-            kernel, plan, _deal(plan, lanes, width), lanes, flat, at, pull, pull_at, out, out_at,
+            kernel, plan, lanes, width, flat, at, pull, pull_at, out, out_at,
             _past_cache(grad_current), _widened(coefficients, pitch).view(-1).numpy(), pitch,
             checkpoints.contiguous().view(-1).numpy(), tuple(map(_numpy(current.dtype), numbers)),
             running.view(-1).numpy(), sums.reshape(-1), reverse,

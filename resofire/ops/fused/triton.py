@@ -1,7 +1,7 @@
 """The fused neuron on the GPU, in Triton.
 
-A program walks one sequence and one block of lanes, a thread per lane, with the state in registers; it reads `_AHEAD`
-steps at once, since a walk that waited for each step's memory would do little else. Backwards it goes chunk by chunk
+A program walks one sequence and one block of lanes, a thread per lane, with the state in registers; it reads some
+steps ahead, since a walk that waited for each step's memory would do little else. Backwards it goes chunk by chunk
 from the last, walks each group of steps again from the chunk's checkpoint, and keeps them in registers too: nothing
 passes from thread to thread, and there is no scratch memory.
 
@@ -33,7 +33,9 @@ PROGRAMS_PER_PROCESSOR = 4
 force_time_parallel: bool | None = None
 
 _CHUNK = tl.constexpr(CHUNK)
+# How many steps are read at once. Backwards each takes more registers, and more of the compiler's time.
 _AHEAD = tl.constexpr(16)
+_AHEAD_BACK = tl.constexpr(8)
 
 
 @triton.jit
@@ -119,22 +121,24 @@ def _step_back(
 
 
 @triton.jit
-def _read(source, step, first, steps, mask, DTYPE: tl.constexpr):
-    """The _AHEAD steps from `first` on, asked for all at once, and 0 for those behind the last."""
+def _read(source, step, first, steps, mask, DTYPE: tl.constexpr, AHEAD: tl.constexpr):
+    """The AHEAD steps from `first` on, asked for all at once, and 0 for those behind the last."""
     rows = ()
     here = source + first * step
-    for k in tl.static_range(_AHEAD):
+    for k in tl.static_range(AHEAD):
         rows += (tl.load(here, mask=mask & (first + k < steps), other=0.0).to(DTYPE),)
         here += step
     return rows
 
 
 @triton.jit
-def _walk(x, y, v, r, coefs, steps, mask, RESONANT: tl.constexpr, RESET: tl.constexpr):
+def _walk(
+    x, y, v, r, coefs, steps, mask, RESONANT: tl.constexpr, RESET: tl.constexpr, AHEAD: tl.constexpr
+):  # fmt: skip
     """The state after so many steps of a chunk. x is where its current lies, y where its spikes go, if anywhere."""
-    for first in range(0, steps, _AHEAD):
-        currents = _read(x[0], x[1], first, steps, mask, v.dtype)
-        for k in tl.static_range(_AHEAD):
+    for first in range(0, steps, AHEAD):
+        currents = _read(x[0], x[1], first, steps, mask, v.dtype, AHEAD)
+        for k in tl.static_range(AHEAD):
             u, next_v, next_r = _step(currents[k], v, r, coefs, RESONANT, RESET)
             within = first + k < steps
             if y is not None:
@@ -163,19 +167,19 @@ def _walk_back(
     goes, if anywhere."""
     zero = tl.zeros_like(start_v)
     sums = (zero, zero, zero, zero)
-    groups = tl.cdiv(steps, _AHEAD)
+    groups = tl.cdiv(steps, _AHEAD_BACK)
     for group in range(groups):
-        first = (groups - 1 - group) * _AHEAD
-        currents = _read(x[0], x[1], first, steps, mask, zero.dtype)
-        grad_spikes = _read(g[0], g[1], first, steps, mask, zero.dtype)
-        v, r = _walk(x, None, start_v, start_r, coefs, first, mask, RESONANT, RESET)
+        first = (groups - 1 - group) * _AHEAD_BACK
+        currents = _read(x[0], x[1], first, steps, mask, zero.dtype, _AHEAD_BACK)
+        grad_spikes = _read(g[0], g[1], first, steps, mask, zero.dtype, _AHEAD_BACK)
+        v, r = _walk(x, None, start_v, start_r, coefs, first, mask, RESONANT, RESET, _AHEAD_BACK)
         us, vs, rs = (), (), ()
-        for k in tl.static_range(_AHEAD):
+        for k in tl.static_range(_AHEAD_BACK):
             vs += (v,)
             rs += (r,)
             u, v, r = _step(currents[k], v, r, coefs, RESONANT, RESET)
             us += (u,)
-        for k in tl.static_range(_AHEAD - 1, -1, -1):
+        for k in tl.static_range(_AHEAD_BACK - 1, -1, -1):
             grad_c, next_v, next_r, terms = _step_back(
                 grad_spikes[k], grad_v, grad_r, currents[k], us[k], vs[k], rs[k], coefs, SLOPE, NUMBERS, RESONANT,
                 RESET, FULL,
@@ -308,7 +312,7 @@ def _forward_kernel(
         if spikes is not None:
             y = _at(spikes, spikes_at, place, chunk, lane, REVERSE)
         steps = tl.minimum(place[2] - chunk * _CHUNK, _CHUNK)
-        v, r = _walk(x, y, v, r, coefs, steps, lane < lanes, RESONANT, RESET)
+        v, r = _walk(x, y, v, r, coefs, steps, lane < lanes, RESONANT, RESET, _AHEAD)
     if final is not None:
         _store_state(final, index, count, width, lane, lane < width, v, r, RESONANT)
 
@@ -378,12 +382,13 @@ def _carry_kernel(
     coefs = (a.to(tl.float64), b.to(tl.float64), d.to(tl.float64), threshold.to(tl.float64))
     whole_re, whole_im = _power(coefs, _CHUNK, RESONANT)
     short_re, short_im = _power(coefs, place[2] - (chunks - 1) * _CHUNK, RESONANT)
-    for i in range(0, chunks, _AHEAD):
-        end_v = _read(ends + row * pitch + lane, step * pitch, i, chunks, lane < pitch, tl.float64)
+    mask = lane < pitch
+    for i in range(0, chunks, _AHEAD_BACK):
+        end_v = _read(ends + row * pitch + lane, step * pitch, i, chunks, mask, tl.float64, _AHEAD_BACK)
         end_r = end_v
         if RESONANT:
-            end_r = _read(ends + (rows + row) * pitch + lane, step * pitch, i, chunks, lane < pitch, tl.float64)
-        for k in tl.static_range(_AHEAD):
+            end_r = _read(ends + (rows + row) * pitch + lane, step * pitch, i, chunks, mask, tl.float64, _AHEAD_BACK)
+        for k in tl.static_range(_AHEAD_BACK):
             within = i + k < chunks
             _store_state(begins, row + step * (i + k), rows, pitch, lane, within, v, r, RESONANT)
             turn_re = tl.where(i + k == short, short_re, whole_re)
