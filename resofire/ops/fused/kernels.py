@@ -17,7 +17,7 @@ from numba.extending import overload, register_jitable
 
 from .. import surrogate as surrogates
 from . import CHUNK, simd
-from .simd import add_wide, load, store, stream, where_ge, zeros_like
+from .simd import add_wide, load, prefetch, store, stream, where_ge, zeros_like
 
 _NONE, _SOFT, _HARD = range(3)
 RESETS = {"none": _NONE, "soft": _SOFT, "hard": _HARD}
@@ -113,6 +113,7 @@ def _again_tile(
             store(notes, note, v)
             store(notes, note + width, r)
             peak = a * v - b * r + d * load(current, at)
+            prefetch(current, at - CHUNK * row)
             r = b * v + a * r
             store(notes, slopes, slope(peak - threshold, *numbers))
             if reset != _NONE:
@@ -126,6 +127,7 @@ def _again_tile(
         for _ in range(steps):
             store(notes, note, v)
             peak = a * v + load(current, at)
+            prefetch(current, at - CHUNK * row)
             store(notes, slopes, slope(peak - threshold, *numbers))
             if reset != _NONE:
                 store(notes, note + 2 * width, peak)
@@ -170,6 +172,7 @@ def _backward_tile(
         if reset != _NONE:
             peak = load(notes, note + 2 * width)
         slope = load(notes, slopes)
+        prefetch(grads, from_ - CHUNK * from_row)
         through = _through_spike(load(grads, from_), grad_v, slope, peak, threshold, reset, full)
         sum_threshold = sum_threshold - through
         if reset == _SOFT:

@@ -12,6 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
 BYTES = 128
@@ -112,6 +113,24 @@ def stream(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Asks for the vector at array[index:] to be brought near. The address need not be valid."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        place = _address(context, builder, args[0], sig.args[0], args[1], ir.IntType(8))
+        # Read, into the second-level cache, as data; a line is 64 bytes.
+        for line in range(0, BYTES, 64):
+            near = builder.gep(place, [ir.Constant(ir.IntType(64), line)])
+            builder.call(function, [near, word(0), word(2), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
 
 
 @intrinsic
