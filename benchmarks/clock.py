@@ -1,5 +1,6 @@
 """How the benchmarks measure: medians of rounds in which all contenders take turns, so that drift hits all alike."""
 
+import os
 import subprocess
 import sys
 import time
@@ -22,16 +23,18 @@ def medians(contenders: dict[str, Callable[[], object]], rounds: int = 5, warm: 
     return {name: sorted(found)[len(found) // 2] for name, found in times.items()}
 
 
-def copier(elements: int) -> Callable[[], object]:
-    """Copies that many float32, the measure of what the memory can do: it moves 8 bytes an element."""
-    source, target = torch.randn(elements), torch.empty(elements)
+# 256 MB: far more than any cache holds, so that a copy shows what the memory can do.
+COPIED = 1 << 26
+
+
+def copier() -> Callable[[], object]:
+    """Copies COPIED float32, which moves 8 bytes for each."""
+    source, target = torch.zeros(COPIED), torch.ones(COPIED)
     return lambda: target.copy_(source)
 
 
 def in_fresh_process(code: str, **environment: str) -> str:
     """The last line that a piece of Python prints when it has a process to itself."""
-    import os
-
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )

@@ -19,7 +19,7 @@ from resofire.ops import ATan, lif, prf, prf_coefficients
 from resofire.ops.lif import reference as lif_reference
 from resofire.ops.prf import reference as prf_reference
 
-from .clock import copier, in_fresh_process, medians
+from .clock import COPIED, copier, in_fresh_process, medians
 
 SHAPES = [(64, 784, 128), (16, 1024, 256), (8, 4096, 256), (2, 32768, 128)]
 # The least traffic of a training step: forward reads c and writes s, backward reads c and ∂s and writes ∂c.
@@ -122,17 +122,17 @@ def speed_at(table: Table, shape: tuple[int, int, int]) -> None:
             "scan": training_step(shape, prf_by("scan", lanes)),
             "fft": training_step(shape, prf_by("fft", lanes)),
             "lif": training_step(shape, lif_by("scan")),
-            "copy": copier(elements),
+            "copy": copier(),
         }
     )
     where = f"at {'x'.join(map(str, shape))}"
-    limit = found["copy"] / 8 * BYTES_PER_ELEMENT
+    limit = found["copy"] / (8 * COPIED) * BYTES_PER_ELEMENT * elements
     goal = {1024: 18.0, 32768: 30.0}.get(length)
     table.add(f"PRF scan over fft {where}", found["fft"] / found["scan"], "x", least=goal)
     table.add(f"PRF scan, share of the memory limit {where}", limit / found["scan"], "", least=0.3)
     table.add(f"LIF scan, share of the memory limit {where}", limit / found["lif"], "")
     table.add(f"PRF scan, elements per second {where}", elements / found["scan"] / 1e9, "G/s")
-    table.add(f"copy bandwidth {where}", 8 * elements / found["copy"] / 1e9, "GB/s")
+    table.add(f"copy bandwidth {where}", 8 * COPIED / found["copy"] / 1e9, "GB/s")
 
 
 def against_loops(table: Table, shape: tuple[int, int, int], rounds: int) -> None:

@@ -13,8 +13,11 @@ The equation of a step stands once (`_step`), and so does its derivative (`_step
 has sums of its own, added up in a fixed order: no atomics, the same bits every time.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -76,13 +79,15 @@ _number = tl.constexpr if isinstance(_divide, triton.JITFunction) else float
 
 @triton.jit
 def _step(c, v, r, coefs, RESONANT: tl.constexpr, RESET: tl.constexpr):
-    """One step: the potential u, and the state that it leaves. Without resonance r is carried along untouched."""
+    """One step: the potential u, and the state that it leaves. Without resonance r is carried along untouched.
+
+    The roundings are spelled out, or compilers would choose them: walked again, a step must come to the same spike."""
     a, b, d, threshold = coefs
     if RESONANT:
-        u = a * v - b * r + d * c
-        r = b * v + a * r
+        u = tl.fma(a, v, tl.fma(-b, r, d * c))
+        r = tl.fma(b, v, a * r)
     else:
-        u = a * v + c
+        u = tl.fma(a, v, c)
     v = u
     if RESET == "soft":
         v = tl.where(u >= threshold, u - threshold, u)
@@ -132,9 +137,7 @@ def _read(source, step, first, steps, mask, DTYPE: tl.constexpr, AHEAD: tl.const
 
 
 @triton.jit
-def _walk(
-    x, y, v, r, coefs, steps, mask, RESONANT: tl.constexpr, RESET: tl.constexpr, AHEAD: tl.constexpr
-):  # fmt: skip
+def _walk(x, y, v, r, coefs, steps, mask, RESONANT: tl.constexpr, RESET: tl.constexpr, AHEAD: tl.constexpr):
     """The state after so many steps of a chunk. x is where its current lies, y where its spikes go, if anywhere."""
     for first in range(0, steps, AHEAD):
         currents = _read(x[0], x[1], first, steps, mask, v.dtype, AHEAD)
@@ -379,7 +382,7 @@ def _carry_kernel(
     v, r, row, step, short = v.to(tl.float64), r.to(tl.float64), place[3], 1, chunks - 1
     if BACKWARD:
         b, row, step, short = -b, row + chunks - 1, -1, first
-    coefs = (a.to(tl.float64), b.to(tl.float64), d.to(tl.float64), threshold.to(tl.float64))
+    coefs = (a.to(tl.float64), b.to(tl.float64), d.to(tl.float64), threshold)
     whole_re, whole_im = _power(coefs, _CHUNK, RESONANT)
     short_re, short_im = _power(coefs, place[2] - (chunks - 1) * _CHUNK, RESONANT)
     mask = lane < pitch
@@ -426,6 +429,13 @@ class _Plan:
         self.parallel = reset == "none" and (few if force_time_parallel is None else force_time_parallel)
 
 
+@contextmanager
+def _launching(current: Tensor) -> Iterator[None]:
+    # A GPU passes over NaN and infinity in silence; the interpreter, which computes in numpy, is asked to.
+    with torch.cuda.device_of(current), np.errstate(all="ignore"):
+        yield
+
+
 def forward(
     current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, reset: str, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -441,7 +451,7 @@ def forward(
     final = torch.empty_like(state)
     inputs, outputs = (current, current.stride()), (spikes, spikes.stride())
     options = {"RESET": reset, "REVERSE": reverse, "BY_CHUNK": plan.parallel, **plan.options}
-    with torch.cuda.device_of(current):
+    with _launching(current):
         if plan.parallel:
             walk, ends = _forward_kernel[plan.by_chunk], torch.empty_like(checkpoints)
             walk(*inputs, None, None, coefficients, None, ends, None, *plan.sizes, **options)
@@ -493,7 +503,7 @@ def backward(
         "BY_CHUNK": plan.parallel,
         **plan.options,
     }
-    with torch.cuda.device_of(current):
+    with _launching(current):
         walk = _backward_kernel[grid]
         if plan.parallel:
             ends, begins = torch.empty_like(checkpoints), torch.empty_like(checkpoints)
