@@ -80,6 +80,7 @@ def _forward_tile(
         store(kept, kept_span + keep, r)
         for _ in range(steps):
             peak = a * v - b * r + d * load(current, at)
+            prefetch(current, at + CHUNK * row)
             r = b * v + a * r
             _put(spikes, to, where_ge(peak, threshold, 1.0, 0.0), past_cache)
             v = _after_reset(peak, threshold, reset)
@@ -90,6 +91,7 @@ def _forward_tile(
         a, threshold = load(coefs, lane), load(coefs, pitch + lane)
         for _ in range(steps):
             peak = a * v + load(current, at)
+            prefetch(current, at + CHUNK * row)
             _put(spikes, to, where_ge(peak, threshold, 1.0, 0.0), past_cache)
             v = _after_reset(peak, threshold, reset)
             at += row
