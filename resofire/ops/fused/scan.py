@@ -7,6 +7,7 @@ the threads by length. No result depends on who computed it: each sequence and l
 order at the end, in float64.
 """
 
+import functools
 import heapq
 from collections.abc import Callable
 from typing import Any
@@ -29,37 +30,53 @@ ELEMENTS_PER_THREAD = 8192
 SHARES_PER_THREAD = 4
 
 
-def _plan(current: Tensor, cu_seqlens: Tensor | None) -> np.ndarray:
-    """A row per sequence: its batch index, its first step, its length and its first checkpoint."""
-    batch, length, _ = current.shape
+def _run(kernel: Callable[..., None], plan: np.ndarray, shares: list[np.ndarray], *rest: object) -> None:
+    """Runs a kernel on every share of a plan, on as many threads as torch uses."""
+    share_out(lambda tasks: kernel(plan, tasks, *rest), shares, min(torch.get_num_threads(), len(shares)))
+
+
+def _plan(current: Tensor, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Where the sequences lie and who does what.
+
+    A row per sequence, its batch index, first step, length and first checkpoint; and the tasks in shares."""
+    batch, length, lanes = current.shape
+    width, threads = simd.BYTES // current.element_size(), torch.get_num_threads()
     if cu_seqlens is None:
-        index = np.arange(batch, dtype=np.int64)
-        zero = np.zeros_like(index)
-        return np.stack([index, zero, zero + length, index * (-(-length // CHUNK))], 1)
+        return _even_plan(batch, length, lanes, width, threads)
     bounds = cu_seqlens.tolist()
     require_bounds("cu_seqlens", bounds, length)
     starts, ends = np.array(bounds[:-1], np.int64), np.array(bounds[1:], np.int64)
     index = np.arange(len(starts), dtype=np.int64)
-    return np.stack([np.zeros_like(index), starts, ends - starts, starts // CHUNK + index], 1)
+    plan = np.stack([np.zeros_like(index), starts, ends - starts, starts // CHUNK + index], 1)
+    return plan, _deal(ends - starts, lanes, width, threads)
 
 
-def _deal(plan: np.ndarray, lanes: int, width: int, threads: int) -> list[np.ndarray]:
+@functools.lru_cache(64)
+def _even_plan(batch: int, length: int, lanes: int, width: int, threads: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    index = np.arange(batch, dtype=np.int64)
+    zero = np.zeros_like(index)
+    plan = np.stack([index, zero, zero + length, index * (-(-length // CHUNK))], 1)
+    return plan, _deal(zero + length, lanes, width, threads)
+
+
+def _deal(lengths: np.ndarray, lanes: int, width: int, threads: int) -> list[np.ndarray]:
     """The tasks (sequence, first lane, end lane) in shares of about equal work, a few for each thread."""
-    lengths = plan[:, 2]
-    pieces = 1 if threads == 1 else SHARES_PER_THREAD * threads
-    # Whole rows are read most smoothly; lanes are split only as far as the pieces need it.
-    groups = max(1, min(-(-lanes // width), -(-pieces // max(1, len(lengths)))))
-    size = -(-lanes // (groups * width)) * width
+    sequences = len(lengths)
+    threads = min(threads, int(lengths.sum()) * lanes // ELEMENTS_PER_THREAD)
+    # Whole rows are read most smoothly: lanes are split only where there are fewer sequences than threads.
+    groups = max(1, min(-(-lanes // width), -(-threads // max(1, sequences))))
+    size = max(1, -(-lanes // (groups * width))) * width
     first = np.arange(0, lanes, size)
     tasks = np.stack([
-        np.repeat(np.arange(len(lengths)), len(first)),
-        np.tile(first, len(lengths)),
-        np.tile(np.minimum(first + size, lanes), len(lengths)),
+        np.repeat(np.arange(sequences), len(first)),
+        np.tile(first, sequences),
+        np.tile(np.minimum(first + size, lanes), sequences),
     ], 1)  # fmt: skip
-    if threads == 1:
+    pieces = min(SHARES_PER_THREAD * threads, len(tasks))
+    if threads <= 1:
         return [tasks]
     if lengths.min() == lengths.max():
-        return np.array_split(tasks, min(pieces, len(tasks)))
+        return np.array_split(tasks, pieces)
     # Longest first, each to the share that has least in it.
     cost = lengths[tasks[:, 0]] * (tasks[:, 2] - tasks[:, 1])
     loads = [(0, piece) for piece in range(pieces)]
@@ -69,14 +86,6 @@ def _deal(plan: np.ndarray, lanes: int, width: int, threads: int) -> list[np.nda
         owner[task] = piece
         heapq.heapreplace(loads, (load + int(cost[task]), piece))
     return [tasks[owner == piece] for piece in range(pieces)]
-
-
-def _run(kernel: Callable[..., None], plan: np.ndarray, lanes: int, width: int, *rest: object) -> None:
-    """Runs a kernel over all sequences and lanes of a plan, on as many threads as torch uses."""
-    elements = int(plan[:, 2].sum()) * lanes
-    threads = max(1, min(torch.get_num_threads(), elements // ELEMENTS_PER_THREAD))
-    shares = _deal(plan, lanes, width, threads)
-    share_out(lambda tasks: kernel(plan, tasks, lanes, *rest), shares, min(threads, len(shares)))
 
 
 def _flat(tensor: Tensor) -> tuple[np.ndarray, tuple[int, int, int]]:
@@ -112,7 +121,7 @@ def forward(
     """Spikes, final state and checkpoints [C', rows, padded N] of a call; see the package for the shapes."""
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan = _plan(current, cu_seqlens)
+    plan, shares = _plan(current, cu_seqlens)
     spikes = torch.empty_like(current)
     kept = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
     if cu_seqlens is not None:
@@ -124,7 +133,7 @@ def forward(
         width = simd.BYTES // current.element_size()
         kernel = forward_kernel(width, coefficients.shape[0] == 4, RESETS[reset])
         _run(
-            kernel, plan, lanes, width, flat, at, out, out_at, _past_cache(spikes),
+            kernel, plan, shares, lanes, flat, at, out, out_at, _past_cache(spikes),
             _widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(), kept.view(-1).numpy(),
             reverse,
         )  # fmt: skip
@@ -147,7 +156,7 @@ def backward(
     """The gradients of current, coefficients and initial state."""
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan = _plan(current, cu_seqlens)
+    plan, shares = _plan(current, cu_seqlens)
     sequences, states = len(plan), checkpoints.shape[0]
     grad_current = torch.empty_like(current)
     if grad_state is None:
@@ -167,7 +176,7 @@ def backward(
             width, coefficients.shape[0] == 4, RESETS[reset], full and reset != "none", shape.numba, shape.vector
         )
         _run(
-            kernel, plan, lanes, width, flat, at, pull, pull_at, out, out_at,
+            kernel, plan, shares, lanes, flat, at, pull, pull_at, out, out_at,
             _past_cache(grad_current), _widened(coefficients, pitch).view(-1).numpy(), pitch,
             checkpoints.contiguous().view(-1).numpy(), tuple(map(_numpy(current.dtype), numbers)),
             running.view(-1).numpy(), sums.reshape(-1), reverse,
