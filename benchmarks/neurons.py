@@ -251,7 +251,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     against_loops(table, (16, 1024, 256), rounds=1 if quick else 5)
     against_spikingjelly(table, rounds=1 if quick else 5)
     if not quick:
-        against_loops(table, (8, 4096, 256), rounds=1)
+        against_loops(table, (8, 4096, 256), rounds=5)
         flatness(table, 1 << 26)
         law(table, [4, 16, 64, 256, 1024, 4096])
         memory_and_start(table)

@@ -57,6 +57,23 @@ def _scatter(tile, steps, lanes, width, target, at, row, lane):
 
 
 @_inline
+def _coefficients(coefs, pitch, lane, resonant):
+    """φ_re, φ_im, Δ and V of a vector of lanes; of a LIF β and V, with β twice more where the PRF has others."""
+    a = load(coefs, lane)
+    if resonant:
+        return a, load(coefs, pitch + lane), load(coefs, 2 * pitch + lane), load(coefs, 3 * pitch + lane)
+    return a, a, a, load(coefs, pitch + lane)
+
+
+@_inline
+def _step(c, v, r, a, b, d, resonant):
+    """The potential u of the next step, and r."""
+    if resonant:
+        return a * v - b * r + d * c, b * v + a * r
+    return a * v + c, r
+
+
+@_inline
 def _after_reset(peak, threshold, reset):
     if reset == _SOFT:
         return where_ge(peak, threshold, peak - threshold, peak)
@@ -71,72 +88,50 @@ def _forward_tile(
     kept_span, resonant, reset,
 ):  # fmt: skip
     """`steps` steps of one vector of lanes. state[here] holds v (and r one span on), which is kept at kept[keep]."""
+    a, b, d, threshold = _coefficients(coefs, pitch, lane, resonant)
     v = load(state, here)
+    r = v
     store(kept, keep, v)
     if resonant:
-        a, b = load(coefs, lane), load(coefs, pitch + lane)
-        d, threshold = load(coefs, 2 * pitch + lane), load(coefs, 3 * pitch + lane)
         r = load(state, span + here)
         store(kept, kept_span + keep, r)
-        for _ in range(steps):
-            peak = a * v - b * r + d * load(current, at)
-            prefetch(current, at + CHUNK * row)
-            r = b * v + a * r
-            _put(spikes, to, where_ge(peak, threshold, 1.0, 0.0), past_cache)
-            v = _after_reset(peak, threshold, reset)
-            at += row
-            to += to_row
-        store(state, span + here, r)
-    else:
-        a, threshold = load(coefs, lane), load(coefs, pitch + lane)
-        for _ in range(steps):
-            peak = a * v + load(current, at)
-            prefetch(current, at + CHUNK * row)
-            _put(spikes, to, where_ge(peak, threshold, 1.0, 0.0), past_cache)
-            v = _after_reset(peak, threshold, reset)
-            at += row
-            to += to_row
+    for _ in range(steps):
+        peak, r = _step(load(current, at), v, r, a, b, d, resonant)
+        prefetch(current, at + CHUNK * row)
+        _put(spikes, to, where_ge(peak, threshold, 1.0, 0.0), past_cache)
+        v = _after_reset(peak, threshold, reset)
+        at += row
+        to += to_row
     store(state, here, v)
+    if resonant:
+        store(state, span + here, r)
 
 
 @_inline
 def _again_tile(
-    current, at, row, steps, coefs, pitch, lane, kept, keep, kept_span, notes, note, slopes, width, slope,
-    numbers, resonant, reset,
+    current, at, row, steps, coefs, pitch, lane, kept, keep, kept_span, notes, note, slopes, width, slope, numbers,
+    resonant, reset,
 ):  # fmt: skip
-    """Walks a chunk once more from its checkpoint. Notes three vectors a step, the state v and r before it and u,
-    and after those of the chunk one a step, the slope of u - V."""
+    """Walks a chunk once more from its checkpoint. Notes three vectors a step, the state v and r before it and (for a
+    reset) u, and behind those of the chunk one a step, the slope of u - V."""
+    a, b, d, threshold = _coefficients(coefs, pitch, lane, resonant)
     v = load(kept, keep)
+    r = v
     if resonant:
-        a, b = load(coefs, lane), load(coefs, pitch + lane)
-        d, threshold = load(coefs, 2 * pitch + lane), load(coefs, 3 * pitch + lane)
         r = load(kept, kept_span + keep)
-        for _ in range(steps):
-            store(notes, note, v)
+    for _ in range(steps):
+        store(notes, note, v)
+        if resonant:
             store(notes, note + width, r)
-            peak = a * v - b * r + d * load(current, at)
-            prefetch(current, at - CHUNK * row)
-            r = b * v + a * r
-            store(notes, slopes, slope(peak - threshold, *numbers))
-            if reset != _NONE:
-                store(notes, note + 2 * width, peak)
-            v = _after_reset(peak, threshold, reset)
-            at += row
-            note += 3 * width
-            slopes += width
-    else:
-        a, threshold = load(coefs, lane), load(coefs, pitch + lane)
-        for _ in range(steps):
-            store(notes, note, v)
-            peak = a * v + load(current, at)
-            prefetch(current, at - CHUNK * row)
-            store(notes, slopes, slope(peak - threshold, *numbers))
-            if reset != _NONE:
-                store(notes, note + 2 * width, peak)
-            v = _after_reset(peak, threshold, reset)
-            at += row
-            note += 3 * width
-            slopes += width
+        peak, r = _step(load(current, at), v, r, a, b, d, resonant)
+        prefetch(current, at - CHUNK * row)
+        store(notes, slopes, slope(peak - threshold, *numbers))
+        if reset != _NONE:
+            store(notes, note + 2 * width, peak)
+        v = _after_reset(peak, threshold, reset)
+        at += row
+        note += 3 * width
+        slopes += width
 
 
 @_inline
@@ -163,18 +158,16 @@ def _backward_tile(
     grad_v = load(grad_state, here)
     sum_a = zeros_like(grad_v)
     sum_b, sum_d, sum_threshold = sum_a, sum_a, sum_a
-    a = load(coefs, lane)
+    a, b, d, threshold = _coefficients(coefs, pitch, lane, resonant)
+    grad_r = grad_v
     if resonant:
-        b, d, threshold = load(coefs, pitch + lane), load(coefs, 2 * pitch + lane), load(coefs, 3 * pitch + lane)
         grad_r = load(grad_state, span + here)
-    else:
-        b, d, threshold, grad_r = a, a, load(coefs, pitch + lane), a
-    peak = a
+    peak = threshold
     for _ in range(steps):
         if reset != _NONE:
             peak = load(notes, note + 2 * width)
-        slope = load(notes, slopes)
         prefetch(grads, from_ - CHUNK * from_row)
+        slope = load(notes, slopes)
         through = _through_spike(load(grads, from_), grad_v, slope, peak, threshold, reset, full)
         sum_threshold = sum_threshold - through
         if reset == _SOFT:
@@ -244,16 +237,16 @@ def _fingerprint(*functions: Callable[..., Any]) -> int:
 
 @functools.cache
 def forward_kernel(width: int, resonant: bool, reset: int) -> Callable[..., Any]:
+    """Walks tasks forward: see `scan.forward`, which calls it with tensors as flat arrays and their strides."""
     tag = _fingerprint()
 
     def forward(
-        plan, tasks, lanes, current, current_at, spikes, spikes_at, past_cache, coefs, pitch, state, kept,
-        reverse,
-    ):  # fmt: skip
+        plan, tasks, lanes, current, current_at, spikes, spikes_at, past_cache, coefs, pitch, state, kept, reverse
+    ):
         _ = tag  # part of the cache key
         span, kept_span = plan.shape[0] * pitch, kept.size // (2 if resonant else 1)
         whole = current_at[2] == 1 and spikes_at[2] == 1
-        tile, out = np.empty(CHUNK * width, current.dtype), np.empty(CHUNK * width, current.dtype)
+        source, target = np.empty(CHUNK * width, current.dtype), np.empty(CHUNK * width, current.dtype)
         for i in range(tasks.shape[0]):
             sequence = tasks[i, 0]
             at, row = _place(plan, sequence, current_at, reverse)
@@ -263,22 +256,20 @@ def forward_kernel(width: int, resonant: bool, reset: int) -> Callable[..., Any]
                 steps = min(CHUNK, plan[sequence, 2] - first)
                 keep = (plan[sequence, 3] + chunk) * pitch
                 for lane in range(tasks[i, 1], tasks[i, 2], width):
-                    here = sequence * pitch + lane
-                    x, y = at + first * row, to + first * to_row
-                    if whole and lane + width <= lanes:
-                        _forward_tile(
-                            current, x + lane, row, spikes, y + lane, to_row, past_cache, steps, coefs, pitch,
-                            lane, state, here, span, kept, keep + lane, kept_span, resonant, reset,
-                        )  # fmt: skip
+                    x, y = at + first * row + lane * current_at[2], to + first * to_row + lane * spikes_at[2]
+                    some = min(width, lanes - lane)
+                    direct = whole and some == width
+                    if direct:
+                        c, c_at, c_row, s, s_at, s_row = current, x, row, spikes, y, to_row
                     else:
-                        some = min(width, lanes - lane)
-                        x, y = x + lane * current_at[2], y + lane * spikes_at[2]
-                        _gather(current, x, row, current_at[2], steps, some, width, tile)
-                        _forward_tile(
-                            tile, 0, width, out, 0, width, False, steps, coefs, pitch, lane, state, here, span,
-                            kept, keep + lane, kept_span, resonant, reset,
-                        )  # fmt: skip
-                        _scatter(out, steps, some, width, spikes, y, to_row, spikes_at[2])
+                        _gather(current, x, row, current_at[2], steps, some, width, source)
+                        c, c_at, c_row, s, s_at, s_row = source, 0, width, target, 0, width
+                    _forward_tile(
+                        c, c_at, c_row, s, s_at, s_row, past_cache and direct, steps, coefs, pitch, lane, state,
+                        sequence * pitch + lane, span, kept, keep + lane, kept_span, resonant, reset,
+                    )  # fmt: skip
+                    if not direct:
+                        _scatter(target, steps, some, width, spikes, y, to_row, spikes_at[2])
 
     return _compile(forward)
 
@@ -287,21 +278,22 @@ def forward_kernel(width: int, resonant: bool, reset: int) -> Callable[..., Any]
 def backward_kernel(
     width: int, resonant: bool, reset: int, full: bool, slope: Callable[..., float], vector: bool
 ) -> Callable[..., Any]:
+    """Walks tasks backward: see `scan.backward`. `vector` says whether `slope` takes whole vectors."""
     tag = _fingerprint(slope)
     slope = register_jitable(slope)
     # A slope that only knows single numbers is applied to the chunk's notes afterwards.
     at_once = slope if vector else _unchanged
 
     def backward(
-        plan, tasks, lanes, current, current_at, grads, grads_at, grad_current, out_at, past_cache, coefs,
-        pitch, kept, numbers, grad_state, sums, reverse,
+        plan, tasks, lanes, current, current_at, grads, grads_at, grad_current, out_at, past_cache, coefs, pitch, kept,
+        numbers, grad_state, sums, reverse,
     ):  # fmt: skip
         _ = tag  # part of the cache key
         span, kept_span = plan.shape[0] * pitch, kept.size // (2 if resonant else 1)
         whole = current_at[2] == 1 and grads_at[2] == 1 and out_at[2] == 1
         size = CHUNK * width
-        tile, pull, out = (np.empty(size, current.dtype), np.empty(size, current.dtype),
-                           np.empty(size, current.dtype))  # fmt: skip
+        source, pull = np.empty(size, current.dtype), np.empty(size, current.dtype)
+        target = np.empty(size, current.dtype)
         notes = np.empty(4 * size + width, current.dtype)
         note = -(notes.ctypes.data // current.itemsize) % width  # where the first whole vector begins
         slopes = note + 3 * size
@@ -315,37 +307,31 @@ def backward_kernel(
                 steps = min(CHUNK, plan[sequence, 2] - first)
                 keep = (plan[sequence, 3] + chunk) * pitch
                 for lane in range(tasks[i, 1], tasks[i, 2], width):
-                    here = sequence * pitch + lane
-                    x, g, y = at + first * row, from_ + first * from_row, to + first * to_row
-                    direct = whole and lane + width <= lanes
+                    x, y = at + first * row + lane * current_at[2], to + first * to_row + lane * out_at[2]
+                    z = from_ + first * from_row + lane * grads_at[2]
                     some = min(width, lanes - lane)
+                    direct = whole and some == width
                     if direct:
-                        _again_tile(
-                            current, x + lane, row, steps, coefs, pitch, lane, kept, keep + lane, kept_span,
-                            notes, note, slopes, width, at_once, numbers, resonant, reset,
-                        )  # fmt: skip
+                        c, c_at, c_row, g, g_at, g_row = current, x, row, grads, z, from_row
+                        o, o_at, o_row = grad_current, y, to_row
                     else:
-                        x, g, y = x + lane * current_at[2], g + lane * grads_at[2], y + lane * out_at[2]
-                        _gather(current, x, row, current_at[2], steps, some, width, tile)
-                        _gather(grads, g, from_row, grads_at[2], steps, some, width, pull)
-                        _again_tile(
-                            tile, 0, width, steps, coefs, pitch, lane, kept, keep + lane, kept_span, notes,
-                            note, slopes, width, at_once, numbers, resonant, reset,
-                        )  # fmt: skip
+                        _gather(current, x, row, current_at[2], steps, some, width, source)
+                        _gather(grads, z, from_row, grads_at[2], steps, some, width, pull)
+                        c, c_at, c_row, g, g_at, g_row = source, 0, width, pull, 0, width
+                        o, o_at, o_row = target, 0, width
+                    _again_tile(
+                        c, c_at, c_row, steps, coefs, pitch, lane, kept, keep + lane, kept_span, notes, note, slopes,
+                        width, at_once, numbers, resonant, reset,
+                    )  # fmt: skip
                     if not vector:
                         for k in range(slopes, slopes + steps * width):
                             notes[k] = slope(notes[k], *numbers)
-                    if direct:
-                        _backward_tile(
-                            current, x + lane, row, grads, g + lane, from_row, grad_current, y + lane, to_row,
-                            past_cache, steps, coefs, pitch, lane, notes, note, slopes, width, grad_state, here,
-                            span, sums, resonant, reset, full,
-                        )  # fmt: skip
-                    else:
-                        _backward_tile(
-                            tile, 0, width, pull, 0, width, out, 0, width, False, steps, coefs, pitch, lane,
-                            notes, note, slopes, width, grad_state, here, span, sums, resonant, reset, full,
-                        )  # fmt: skip
-                        _scatter(out, steps, some, width, grad_current, y, to_row, out_at[2])
+                    _backward_tile(
+                        c, c_at, c_row, g, g_at, g_row, o, o_at, o_row, past_cache and direct, steps, coefs, pitch,
+                        lane, notes, note, slopes, width, grad_state, sequence * pitch + lane, span, sums, resonant,
+                        reset, full,
+                    )  # fmt: skip
+                    if not direct:
+                        _scatter(target, steps, some, width, grad_current, y, to_row, out_at[2])
 
     return _compile(backward)
