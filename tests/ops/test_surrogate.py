@@ -95,3 +95,13 @@ def test_a_surrogate_without_a_derivative_says_so():
 
 def test_a_tie_fires():
     assert spike(torch.tensor([-1e-30, 0.0, 1e-30]), ATan()).tolist() == [0, 1, 1]
+
+
+def test_the_kernel_cache_notices_a_change_in_what_kernels_take_from_elsewhere(monkeypatch):
+    from resofire.ops.fused import kernels
+
+    before = kernels._fingerprint(ATan.numba)
+    assert before == kernels._fingerprint(ATan.numba)
+    assert before != kernels._fingerprint(Triangle.numba)
+    monkeypatch.setattr(kernels, "CHUNK", 64)
+    assert before != kernels._fingerprint(ATan.numba)

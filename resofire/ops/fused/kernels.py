@@ -228,8 +228,9 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fingerprint(*functions: Callable[..., Any]) -> int:
-    """Numba's cache looks at the file of the kernel only; this makes a change in what the kernel calls a miss."""
-    code = inspect.getsource(simd).encode()
+    """Numba's cache looks at the file of the kernel only; this makes a change in what the kernel takes from elsewhere
+    a miss. (A kernel with another CHUNK than the memory was laid out for would write where it must not.)"""
+    code = f"{CHUNK}{inspect.getsource(simd)}".encode()
     for function in functions:
         code += function.__code__.co_code + repr(function.__code__.co_consts).encode()
     return zlib.crc32(code)
