@@ -4,6 +4,9 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("TRITON_INTERPRET", "1")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # As many workers as cores: threads of their own would only wait for each other.
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch

@@ -62,8 +62,8 @@ def test_half_precision_input_keeps_a_float32_state(op, backend, options, size, 
 
 
 @pytest.mark.parametrize("op", ["prf", "lif"])
-def test_the_same_bits_again_and_with_one_thread(op):
-    inputs = make(op, 5, 300, 70, **OPTIONS[op][1]).to(torch.float32)
+def test_the_same_bits_again_and_with_any_number_of_threads(op):
+    inputs = make(op, 5, 900, 70, **OPTIONS[op][1]).to(torch.float32)
     grad = torch.randn_like(inputs.current)
 
     def once():
@@ -72,11 +72,12 @@ def test_the_same_bits_again_and_with_one_thread(op):
         ((spikes * grad).sum() + state[0].sum()).backward()
         return [spikes, *state, *(x.grad for x in fresh.leaves().values())]
 
-    first, second = once(), once()
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
         alone = once()
+        torch.set_num_threads(3)
+        first, second = once(), once()
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
