@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test bench setup clean
 
