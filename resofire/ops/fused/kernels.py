@@ -178,8 +178,8 @@ def _backward_tile(
         v = load(notes, note)
         if resonant:
             r = load(notes, note + width)
-            sum_a = sum_a + (grad_u * v + grad_r * r)
-            sum_b = sum_b + (grad_r * v - grad_u * r)
+            sum_a = sum_a + grad_u * v + grad_r * r
+            sum_b = sum_b + grad_r * v - grad_u * r
             sum_d = sum_d + grad_u * load(current, at)
             _put(grad_current, to, d * grad_u, past_cache)
             grad_v = a * grad_u + b * grad_r
