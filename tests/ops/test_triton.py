@@ -19,7 +19,7 @@ from resofire.ops import ATan, Rectangle, Sigmoid, Surrogate, Triangle
 
 triton = pytest.importorskip("triton", reason="the package triton is not installed")
 tl = pytest.importorskip("triton.language")
-kernels = pytest.importorskip("resofire.ops.fused.triton")
+gpu = pytest.importorskip("resofire.ops.fused.gpu")
 
 TARGETS = {"sm80": ("cuda", 80, 32), "sm90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
 
@@ -87,10 +87,10 @@ def compile_all(target: str) -> list[dict[str, object]]:
 
     triton.runtime.driver.set_active(Driver())
     triton.JITFunction.run = compile_only
-    kernels.BLOCK = TARGETS[target][2]
+    gpu.BLOCK = TARGETS[target][2]
     for call in range(len(CALLS)):
         op, reset, full, dtype, surrogate, special = CALLS[call]
-        kernels.force_time_parallel = "walk at once" in special
+        gpu.force_time_parallel = "walk at once" in special
         current = torch.zeros(1, 96, 64, dtype=dtype)
         if "time last" in special:
             current = current.mT.contiguous().mT
@@ -98,8 +98,8 @@ def compile_all(target: str) -> list[dict[str, object]]:
         coefficients, state = torch.zeros(rows[1], 64, dtype=wide), torch.zeros(rows[0], 1, 64, dtype=wide)
         cu_seqlens = torch.tensor([0, 96], dtype=torch.int32) if "packed" in special else None
         reverse = "reverse" in special
-        spikes, _, kept = kernels.forward(current, coefficients, state, cu_seqlens, reset, reverse)
-        kernels.backward(
+        spikes, _, kept = gpu.forward(current, coefficients, state, cu_seqlens, reset, reverse)
+        gpu.backward(
             spikes, None, current, coefficients, kept, cu_seqlens, reset, full, surrogate.name, surrogate.numbers,
             reverse,
         )  # fmt: skip
@@ -142,7 +142,7 @@ def assert_same(inputs: Inputs, **kwargs) -> None:
 
 @pytest.fixture(params=[False, True], ids=["one-by-one", "at-once"])
 def at_once(request, monkeypatch):
-    monkeypatch.setattr(kernels, "force_time_parallel", request.param)
+    monkeypatch.setattr(gpu, "force_time_parallel", request.param)
     return request.param
 
 
@@ -169,12 +169,12 @@ def test_strides_are_taken_as_they_come(at_once):
 
 
 def test_more_lanes_than_a_block(at_once):
-    assert_same(make("prf", 1, 3, kernels.BLOCK + 2, reset="none"))
+    assert_same(make("prf", 1, 3, gpu.BLOCK + 2, reset="none"))
 
 
 def test_chunks_walked_at_once_keep_float32_accurate(monkeypatch):
     """Neurons that forget slowly, where an error in φ^CHUNK would come back at each of many chunks."""
-    monkeypatch.setattr(kernels, "force_time_parallel", True)
+    monkeypatch.setattr(gpu, "force_time_parallel", True)
     inputs, angle = make("prf", 1, 1000, 32, reset="none"), torch.linspace(0, 0.6, 32, dtype=torch.float64)
     inputs.coefficients |= {"phi_re": 0.9999 * angle.cos(), "phi_im": 0.9999 * angle.sin()}
     narrow = inputs.to(torch.float32)
@@ -235,7 +235,7 @@ def test_a_nan_does_not_fire(at_once):
 
 def test_nothing_is_read_outside_of_the_current(at_once, monkeypatch):
     """On a GPU nobody looks at cu_seqlens before the kernels do: bounds that are wrong must be harmless."""
-    monkeypatch.setattr(kernels, "require_bounds", lambda *_: None)
+    monkeypatch.setattr(gpu, "require_bounds", lambda *_: None)
     # Around the current lies NaN, and reading any of it would show.
     around = torch.full((1, 120, 2), torch.nan)
     around[:, 40:80] = torch.randn(40, 2)
@@ -243,22 +243,22 @@ def test_nothing_is_read_outside_of_the_current(at_once, monkeypatch):
     for bounds in ([0, 200, -7, 40], [-50, 30, 500, 20]):
         cu_seqlens = torch.tensor(bounds, dtype=torch.int32)
         for reverse in (False, True):
-            _, final, kept = kernels.forward(current, coefficients, state, cu_seqlens, "none", reverse)
+            _, final, kept = gpu.forward(current, coefficients, state, cu_seqlens, "none", reverse)
             assert final.isfinite().all()
-            grads = kernels.backward(
+            grads = gpu.backward(
                 None, final, current, coefficients, kept, cu_seqlens, "none", False, "ATan", [2.0], reverse
             )
             assert grads[2].isfinite().all()
 
 
 def test_the_choice_goes_by_shapes():
-    few, many = kernels.PROGRAMS_PER_PROCESSOR * 100 - 1, kernels.PROGRAMS_PER_PROCESSOR * 100
-    assert kernels.time_parallel(sequences=few, blocks=1, rows=few * 50, processors=100)
-    assert not kernels.time_parallel(sequences=many, blocks=1, rows=many * 50, processors=100)
-    assert not kernels.time_parallel(sequences=few, blocks=2, rows=few * 50, processors=100)
-    assert not kernels.time_parallel(sequences=few, blocks=1, rows=few * 2, processors=100)
+    few, many = gpu.PROGRAMS_PER_PROCESSOR * 100 - 1, gpu.PROGRAMS_PER_PROCESSOR * 100
+    assert gpu.time_parallel(sequences=few, blocks=1, rows=few * 50, processors=100)
+    assert not gpu.time_parallel(sequences=many, blocks=1, rows=many * 50, processors=100)
+    assert not gpu.time_parallel(sequences=few, blocks=2, rows=few * 50, processors=100)
+    assert not gpu.time_parallel(sequences=few, blocks=1, rows=few * 2, processors=100)
     # In the interpreter all is one after the other anyway.
-    assert not kernels.time_parallel(sequences=1, blocks=1, rows=1000, processors=0)
+    assert not gpu.time_parallel(sequences=1, blocks=1, rows=1000, processors=0)
 
 
 if __name__ == "__main__":

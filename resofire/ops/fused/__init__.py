@@ -9,8 +9,8 @@ with the equations of `resofire.ops.prf` and `resofire.ops.lif`. The forward pas
 the backward pass walks back chunk by chunk, computing the potentials of a chunk again from there: that is all that is
 kept beside input and output.
 
-Here the operators are defined for torch (schema, shapes, autograd); the kernels are in `scan.py` (Numba, CPU) and
-`triton.py` (GPU), imported when they first run.
+Here the operators are defined for torch (schema, shapes, autograd). What runs is imported when it first does:
+`scan.py` on the CPU, with its kernels in `kernels.py` (Numba), and `gpu.py`, with its kernels in `triton.py`.
 """
 
 import importlib
@@ -46,13 +46,13 @@ def chunk_rows(current: Tensor, cu_seqlens: Tensor | None) -> int:
 
 
 class FusedOp:
-    """A forward and a backward operator of torch, run by the kernels of one module of this package."""
+    """A forward and a backward operator of torch, run by one module of this package."""
 
-    def __init__(self, kernels: str) -> None:
-        self.name = f"neuron_{kernels}"
+    def __init__(self, backend: str, module: str) -> None:
+        self.name = f"neuron_{backend}"
 
         def kernel() -> Any:
-            return importlib.import_module(f"{__name__}.{kernels}")
+            return importlib.import_module(f"{__name__}.{module}")
 
         @torch.library.custom_op(f"resofire::{self.name}", mutates_args=())
         def forward(
@@ -134,8 +134,8 @@ class FusedOp:
         return Result(spikes.to(call.current.dtype), state)
 
 
-scan_op = FusedOp("scan")
-triton_op = FusedOp("triton")
+scan_op = FusedOp("scan", "scan")
+triton_op = FusedOp("triton", "gpu")
 
 
 def run_scan(call: Call) -> Result:

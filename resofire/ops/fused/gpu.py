@@ -1,0 +1,134 @@
+"""The fused neuron on the GPU: what is launched, how wide, and in which order. The kernels are in `triton.py`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..checks import require_bounds
+from ..surrogate import surrogate_from
+from . import chunk_rows, padded
+from .triton import BLOCK, SLOPES, backward_kernel, carry_kernel, forward_kernel, number
+
+# With fewer programs to a multiprocessor than this, its memory is idle most of the time.
+PROGRAMS_PER_PROCESSOR = 4
+# For tests: True or False walks that way, None lets `time_parallel` decide.
+force_time_parallel: bool | None = None
+
+
+def time_parallel(sequences: int, blocks: int, rows: int, processors: int) -> bool:
+    """Whether to walk all chunks at once: there are too few sequences and lanes to fill the device, and they are long
+    enough to pay for three walks. It goes by shapes alone."""
+    return sequences * blocks < PROGRAMS_PER_PROCESSOR * processors and rows >= 8 * sequences
+
+
+class _Plan:
+    """What the kernels of a call have in common: grids, sizes, and whether to walk all chunks at once."""
+
+    def __init__(self, current: Tensor, coefficients: Tensor, cu_seqlens: Tensor | None, reset: str) -> None:
+        batch, length, lanes = current.shape
+        if cu_seqlens is not None:
+            if cu_seqlens.device.type == "cpu":
+                require_bounds("cu_seqlens", cu_seqlens.tolist(), length)
+            cu_seqlens, batch = cu_seqlens.to(current.device).contiguous(), cu_seqlens.shape[0] - 1
+        self.rows, self.pitch, blocks = chunk_rows(current, cu_seqlens), padded(lanes), -(-lanes // BLOCK)
+        self.empty = current.numel() == 0 or batch == 0
+        self.by_sequence, self.by_chunk = (batch, blocks), (self.rows, blocks)
+        self.sizes = (cu_seqlens, length, lanes, batch, self.rows, self.pitch)
+        self.options: dict[str, Any] = {"RESONANT": coefficients.shape[0] == 4, "BLOCK": BLOCK, "num_warps": 1}
+        processors = 0
+        if current.is_cuda:
+            processors = torch.cuda.get_device_properties(current.device).multi_processor_count
+        few = time_parallel(batch, blocks, self.rows, processors)
+        self.parallel = reset == "none" and (few if force_time_parallel is None else force_time_parallel)
+
+
+@contextmanager
+def _launching(current: Tensor) -> Iterator[None]:
+    # A GPU passes over NaN and infinity in silence; the interpreter, which computes in numpy, is asked to.
+    with torch.cuda.device_of(current), np.errstate(all="ignore"):
+        yield
+
+
+def forward(
+    current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, reset: str, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Spikes, final state and checkpoints [C', rows, padded N] of a call; see the package for the shapes."""
+    plan = _Plan(current, coefficients, cu_seqlens, reset)
+    spikes = torch.empty_like(current)
+    # Packed sequences leave rows over. Nobody reads them, but the same call should give the same bits.
+    new = state.new_empty if cu_seqlens is None else state.new_zeros
+    checkpoints = new((state.shape[0], plan.rows, plan.pitch))
+    if plan.empty:
+        return spikes, state.clone(), checkpoints
+    coefficients, state = coefficients.contiguous(), state.contiguous()
+    final = torch.empty_like(state)
+    inputs, outputs = (current, current.stride()), (spikes, spikes.stride())
+    options = {"RESET": reset, "REVERSE": reverse, "BY_CHUNK": plan.parallel, **plan.options}
+    with _launching(current):
+        if plan.parallel:
+            walk, ends = forward_kernel[plan.by_chunk], torch.empty_like(checkpoints)
+            walk(*inputs, None, None, coefficients, None, ends, None, *plan.sizes, **options)
+            carry_kernel[plan.by_sequence](
+                ends, checkpoints, coefficients, state, final, *plan.sizes, BACKWARD=False, **plan.options
+            )
+            walk(*inputs, *outputs, coefficients, checkpoints, None, None, *plan.sizes, **options)
+        else:
+            walk = forward_kernel[plan.by_sequence]
+            walk(*inputs, *outputs, coefficients, state, final, checkpoints, *plan.sizes, **options)
+    return spikes, final, checkpoints
+
+
+def backward(
+    grad_spikes: Tensor | None,
+    grad_state: Tensor | None,
+    current: Tensor,
+    coefficients: Tensor,
+    checkpoints: Tensor,
+    cu_seqlens: Tensor | None,
+    reset: str,
+    full: bool,
+    surrogate: str,
+    numbers: list[float],
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of current, coefficients and initial state."""
+    plan = _Plan(current, coefficients, cu_seqlens, reset)
+    grad_current = torch.empty_like(current)
+    if grad_state is None:
+        grad_state = checkpoints.new_zeros((checkpoints.shape[0], plan.by_sequence[0], current.shape[2]))
+    if plan.empty:
+        return grad_current, torch.zeros_like(coefficients), grad_state.clone()
+    if grad_spikes is None:
+        # A gradient that is missing is a single zero, read again and again.
+        grad_spikes = current.new_zeros(1).expand(current.shape)
+    coefficients, checkpoints, grad_state = coefficients.contiguous(), checkpoints.contiguous(), grad_state.contiguous()
+    final = torch.empty_like(grad_state)
+    grid = plan.by_chunk if plan.parallel else plan.by_sequence
+    sums = coefficients.new_empty((coefficients.shape[0], grid[0], current.shape[2]), dtype=torch.float64)
+    inputs = (current, current.stride(), grad_spikes, grad_spikes.stride())
+    outputs, rest = (grad_current, grad_current.stride()), (coefficients, checkpoints)
+    options = {
+        "SLOPE": surrogate_from(surrogate, numbers).triton or SLOPES[surrogate],
+        "NUMBERS": tuple(map(number, numbers)),
+        "RESET": reset,
+        "FULL": full and reset != "none",
+        "REVERSE": reverse,
+        "BY_CHUNK": plan.parallel,
+        **plan.options,
+    }
+    with _launching(current):
+        walk = backward_kernel[grid]
+        if plan.parallel:
+            ends, begins = torch.empty_like(checkpoints), torch.empty_like(checkpoints)
+            walk(*inputs, None, None, *rest, None, ends, None, *plan.sizes, **options)
+            carry_kernel[plan.by_sequence](
+                ends, begins, coefficients, grad_state, final, *plan.sizes, BACKWARD=True, **plan.options
+            )
+            walk(*inputs, *outputs, *rest, begins, None, sums, *plan.sizes, **options)
+        else:
+            walk(*inputs, *outputs, *rest, grad_state, final, sums, *plan.sizes, **options)
+    return grad_current, sums.sum(1).to(coefficients.dtype), final
