@@ -58,6 +58,7 @@ CALLS = [
     ("prf", "none", False, torch.float32, ATan(), {"walk at once"}),
     ("prf", "none", False, torch.float64, Triangle(), set()),
     ("prf", "soft", True, torch.bfloat16, Sigmoid(), {"packed"}),
+    ("prf", "soft", False, torch.float32, ATan(), {"reverse"}),
     ("lif", "soft", False, torch.float32, Rectangle(), {"time last"}),
     ("lif", "hard", True, torch.float16, Bump(), {"packed", "reverse"}),
     ("lif", "soft", True, torch.float64, Flat(), {"reverse"}),
@@ -118,7 +119,7 @@ def test_every_kernel_compiles_without_a_gpu(target, tmp_path):
     assert all(entry["bytes"] > 0 for entry in found)
     for call, (*_, special) in enumerate(CALLS):
         walks = 2 if "walk at once" in special else 1
-        for name, times in (("_forward_kernel", walks), ("_backward_kernel", walks), ("_carry_kernel", 2 * walks - 2)):
+        for name, times in (("forward_kernel", walks), ("backward_kernel", walks), ("carry_kernel", 2 * walks - 2)):
             assert sum(entry["call"] == call and entry["kernel"] == name for entry in found) == times
 
 
