@@ -1,9 +1,13 @@
 """The command line. Success exits 0, a failed verification 1, a wrong word or value 2, with one sentence."""
 
+import contextlib
 import dataclasses
 import difflib
 import importlib
+import io
 import json
+import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -50,17 +54,28 @@ class Bench:
             raise Mistake(
                 f"bench: name must be one of {', '.join(BENCHMARKS)}, got {self.name!r}{_hint(self.name, BENCHMARKS)}"
             )
-        if self.json is not None and self.json.is_dir():
-            raise Mistake(f"bench: --json must name a file, got the folder {self.json}")
+        if self.json is not None:
+            _require_writable(self.json)
         from .ops import retain_buffers
 
         retain_buffers()
         result = importlib.import_module(f"resofire.benchmarks.{self.name}").run(quick=self.quick)
         if self.json is not None:
-            self.json.parent.mkdir(parents=True, exist_ok=True)
             self.json.write_text(json.dumps(result, indent=2) + "\n")
             print(f"figures in {self.json}")
         return 0
+
+
+def _require_writable(file: Path) -> None:
+    """Makes the folder of a result, before anything is measured for it."""
+    if file.is_dir():
+        raise Mistake(f"bench: --json must name a file, got the folder {file}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Mistake(f"bench: --json {file} cannot be written: {error.strerror}") from None
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise Mistake(f"bench: --json {file} cannot be written: permission denied")
 
 
 COMMANDS = {"doctor": Doctor, "bench": Bench}
@@ -77,7 +92,9 @@ def _hint(word: str, valid: Iterable[str]) -> str:
 
 def _check_words(arguments: list[str]) -> None:
     """A wrong command or flag in one sentence, where tyro would draw a box."""
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments:
+        raise Mistake(f"command must be one of {', '.join(COMMANDS)}; see resofire --help")
+    if arguments[0] in ("-h", "--help"):
         return
     word, *rest = arguments
     if word not in COMMANDS:
@@ -90,14 +107,27 @@ def _check_words(arguments: list[str]) -> None:
             raise Mistake(f"{word}: there is no flag {flag}{_hint(flag, flags)}; see resofire {word} --help")
 
 
+def _parse(arguments: list[str]) -> Doctor | Bench:
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                Command, prog="resofire", description="Long-sequence spiking neural networks.", args=arguments
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+        # The first line inside tyro's box is the sentence.
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint.getvalue())
+        said = [line.strip("│| ") for line in plain.splitlines() if line[:1] in ("│", "|")]
+        raise Mistake(f"{said[0] if said else 'the arguments are wrong'}; see resofire --help") from None
+
+
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         _check_words(arguments)
-        command = tyro.cli(
-            Command, prog="resofire", description="Long-sequence spiking neural networks.", args=arguments
-        )
-        return command.run()
+        return _parse(arguments).run()
     except Mistake as mistake:
         print(f"resofire: {mistake}", file=sys.stderr)
         return 2

@@ -3,11 +3,13 @@
 import importlib.metadata
 import os
 import platform
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from . import __version__
-from .ops import prf, registry
+from .ops import lif, prf, registry
 from .ops.registry import Call
 
 PACKAGES = ("torch", "numpy", "numba", "llvmlite", "triton", "spikingjelly")
@@ -44,13 +46,19 @@ def _backends(op: str, device: str) -> dict[str, str]:
 
 
 def _works() -> bool:
-    """Runs the backend that "auto" takes, forward and backward, on a handful of numbers."""
+    """Runs both neurons on the backend that "auto" takes, forward and backward, on a handful of numbers."""
     current = torch.linspace(-1, 3, 24).reshape(1, 12, 2).requires_grad_()
-    spikes, _ = prf(current, 0.9, 0.1, 1.0)
-    wanted, _ = prf(current, 0.9, 0.1, 1.0, backend="reference")
-    (slope,) = torch.autograd.grad(spikes.sum(), current)
-    (wanted_slope,) = torch.autograd.grad(wanted.sum(), current)
-    return torch.equal(spikes, wanted) and torch.allclose(slope, wanted_slope, atol=1e-5)
+    neurons: list[Callable[[str], Tensor]] = [
+        lambda backend: prf(current, 0.9, 0.1, 1.0, backend=backend)[0],
+        lambda backend: lif(current, 0.9, backend=backend)[0],
+    ]
+    for neuron in neurons:
+        spikes, wanted = neuron("auto"), neuron("reference")
+        (slope,) = torch.autograd.grad(spikes.sum(), current)
+        (wanted_slope,) = torch.autograd.grad(wanted.sum(), current)
+        if not torch.equal(spikes, wanted) or not torch.allclose(slope, wanted_slope, atol=1e-5):
+            return False
+    return True
 
 
 def report(found: dict[str, object]) -> str:
@@ -68,7 +76,7 @@ def report(found: dict[str, object]) -> str:
         elif key == "gpus":
             lines.append(f"{key:<14} {', '.join(map(str, value)) if value else 'none'}")  # type: ignore[call-overload]
         elif key == "works":
-            lines.append("The neuron runs and agrees with its reference." if value else "The neuron does NOT agree.")
+            lines.append("Both neurons run and agree with their reference." if value else "A neuron does NOT agree.")
         else:
             lines.append(f"{key:<14} {value}")
     return "\n".join(lines)

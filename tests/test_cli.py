@@ -12,7 +12,7 @@ def test_doctor_tells_versions_and_backends(capsys):
     out = capsys.readouterr().out
     assert "torch        2." in out
     assert "scan       available" in out
-    assert "agrees with its reference" in out
+    assert "agree with their reference" in out
 
 
 def test_doctor_as_json(capsys):
@@ -29,6 +29,9 @@ def test_doctor_as_json(capsys):
         (["bench", "neuron"], "resofire: bench: name must be one of neurons, got 'neuron' (did you mean 'neurons'?)"),
         (["bench", "--jsn=x"], "resofire: bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
         (["bench", "--json", "."], "resofire: bench: --json must name a file, got the folder ."),
+        (["bench", "--json", "/dev/null/x/y"], "resofire: bench: --json /dev/null/x/y cannot be written: Not a directory"),
+        ([], "resofire: command must be one of doctor, bench; see resofire --help"),
+        (["doctor", "extra"], "resofire: Unrecognized options: extra; see resofire --help"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_sentence_and_exits_2(arguments, sentence, capsys):

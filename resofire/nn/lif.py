@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import ATan, LIFState, Surrogate, lif, lif_step
+from ..ops.checks import require_current
 from ..ops.lif import RESETS
 from ..ops.lif.reference import step as reference_step
-from .neuron import Neuron, Trace, draw, require_above
+from .neuron import Neuron, Trace, draw, in_full, require_above, require_settings, spread
 
 
 class LIF(Neuron):
@@ -18,8 +19,6 @@ class LIF(Neuron):
     train_tau    trains log(τ - 1) per channel, the parameter log_tau_above_1, so that β = sigmoid(log(τ - 1)) stays
                  between 0 and 1 (the PLIF's form); otherwise the buffer tau
     """
-
-    fires = True
 
     def __init__(
         self,
@@ -34,8 +33,7 @@ class LIF(Neuron):
         backend: str = "auto",
     ) -> None:
         super().__init__(features)
-        if reset not in RESETS:
-            raise ValueError(f"LIF: reset must be one of {', '.join(map(repr, RESETS))}, got {reset!r}")
+        require_settings("lif", "LIF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
         require_above("LIF", "tau", tau, 1)
         values = draw("LIF", "tau", tau, features, log=True)
         if train_tau:
@@ -49,21 +47,26 @@ class LIF(Neuron):
     def beta(self) -> Tensor:
         """The decay β per channel, [features]."""
         if self.train_tau:
-            return torch.sigmoid(self.log_tau_above_1)
-        return 1 - 1 / self.get_buffer("tau")
+            return torch.sigmoid(in_full(self.log_tau_above_1))
+        return 1 - 1 / in_full(self.get_buffer("tau"))
 
     def scan(self, x: Tensor, state: LIFState | None = None, **options: Any) -> tuple[Tensor, LIFState]:
         """A whole sequence; `cu_seqlens` and `reverse` are options, as in `resofire.ops.lif`."""
-        return lif(
+        spikes, last = lif(
             x, self.beta(), threshold=self.threshold, reset=self.reset, reset_gradient=self.reset_gradient,
             surrogate=self.surrogate, state=state, backend=self.backend, **options,
         )  # fmt: skip
+        return self._fired(spikes), last
 
     def step(self, x: Tensor, state: LIFState | None) -> tuple[Tensor, LIFState]:
-        return lif_step(x, self.beta(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate)
+        spikes, last = lif_step(
+            x, self.beta(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate
+        )
+        return self._fired(spikes), last
 
     @torch.no_grad()
     def trace(self, x: Tensor) -> Trace:
+        require_current("LIF.trace", x, "B, T, N")
         rows = torch.stack((self.beta(), torch.full_like(self.beta(), self.threshold)))
         u = x.new_zeros(x.shape[0], self.features)
         seen = []
@@ -74,8 +77,7 @@ class LIF(Neuron):
         return Trace(spikes, peaks, None)
 
     def extra_repr(self) -> str:
-        low, high = (float(1 / (1 - x)) for x in torch.aminmax(self.beta().detach()))
-        tau = f"tau={low:.3g}" + (f"…{high:.3g}" if high - low > 1e-6 else "")
+        tau = f"tau={spread(1 / (1 - self.beta()))}"
         kept = "trained" if self.train_tau else "fixed"
         return (
             f"{self.features}, {tau} {kept}, threshold={self.threshold:g}, reset={self.reset!r}, "

@@ -3,13 +3,18 @@
 A neuron holds parameters; the equation is the operator's (`resofire.ops`). State is handed in and out, never kept.
 """
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from ..ops import Surrogate
+from ..ops.checks import require_choice, require_real, require_surrogate
+from ..ops.registry import names
 
 
 class Trace(NamedTuple):
@@ -20,7 +25,20 @@ class Trace(NamedTuple):
     r: Tensor | None
 
 
-class Neuron(nn.Module):
+class Firing(nn.Module):
+    """A module that fires. It shows its spikes to whoever watches (`fire_rates`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watchers: list[Callable[[Tensor], None]] = []
+
+    def _fired(self, spikes: Tensor) -> Tensor:
+        for watcher in self._watchers:
+            watcher(spikes.detach())
+        return spikes
+
+
+class Neuron(Firing):
     """A temporal neuron over `features` channels. Subclasses give `scan`, `step` and `trace`."""
 
     def __init__(self, features: int) -> None:
@@ -54,12 +72,32 @@ class Neuron(nn.Module):
 
     def _held(self, name: str) -> Tensor:
         log = self._parameters.get(f"log_{name}")
-        return self._buffers[name] if log is None else log.exp()  # type: ignore[return-value]
+        return in_full(self.get_buffer(name)) if log is None else in_full(log).exp()
+
+
+def in_full(value: Tensor) -> Tensor:
+    """Half precision as float32: a decay of 0.9995 would be rounded to 1 in bfloat16."""
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def require_settings(
+    op: str, owner: str, threshold: float, reset: str, resets: tuple[str, ...], reset_gradient: str,
+    surrogate: Surrogate, backend: str,
+) -> None:  # fmt: skip
+    """What a neuron is told besides its time constants, checked when it is built."""
+    require_real(owner, "threshold", threshold)
+    if isinstance(threshold, Tensor):
+        raise TypeError(f"{owner}: threshold must be a number, got a tensor; resofire.ops.{op} takes tensors")
+    require_choice(owner, "reset", reset, resets)
+    require_choice(owner, "reset_gradient", reset_gradient, ("detached", "full"))
+    require_choice(owner, "backend", backend, ("auto", *names(op)))
+    require_surrogate(owner, surrogate)
 
 
 def draw(owner: str, name: str, value: float | tuple[float, float], features: int, *, log: bool = False) -> Tensor:
     """[features] values: all the same for a number, drawn uniformly (or log-uniformly) for a pair (low, high)."""
     ends = value if isinstance(value, tuple) else (value, value)
+    # (A list is no pair: it would say nothing about whether it means two ends or two channels.)
     numbers = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in ends)
     if len(ends) != 2 or not numbers or ends[0] > ends[1]:
         raise ValueError(f"{owner}: {name} must be a number or a pair (low, high) with low ≤ high, got {value!r}")
@@ -73,8 +111,17 @@ def draw(owner: str, name: str, value: float | tuple[float, float], features: in
 
 def require_above(owner: str, name: str, value: float | tuple[float, float], least: float) -> None:
     """For what lives in log space: a number, or a pair's lower end, must be above `least`."""
+    draw(owner, name, value, 0)
     if not (value[0] if isinstance(value, tuple) else value) > least:
         raise ValueError(f"{owner}: {name} must be above {least:g}, got {value!r}")
+
+
+def spread(values: Tensor) -> str:
+    """The range of some values, for people: one number if they are all the same."""
+    if values.is_meta:
+        return "?"
+    low, high = (f"{float(x):.3g}" for x in torch.aminmax(values.detach()))
+    return low if low == high else f"{low}…{high}"
 
 
 class FireRates:
@@ -98,22 +145,16 @@ class FireRates:
 
 @contextmanager
 def fire_rates(model: nn.Module) -> Iterator[FireRates]:
-    """Watches every module of `model` that fires (has `fires = True`) inside the block; read the rates afterwards."""
+    """Watches every module of `model` that fires, called in whatever way; read the rates in the block or after it."""
     rates = FireRates()
-
-    def watch(name: str) -> Any:
-        def hook(module: nn.Module, inputs: Any, output: Tensor) -> None:
-            rates.add(name, output.detach())
-
-        return hook
-
-    handles = [
-        module.register_forward_hook(watch(name))
-        for name, module in model.named_modules()
-        if getattr(module, "fires", False)
-    ]
+    watched = []
+    for name, module in model.named_modules():
+        if isinstance(module, Firing):
+            watcher = functools.partial(rates.add, name)
+            module._watchers.append(watcher)
+            watched.append((module, watcher))
     try:
         yield rates
     finally:
-        for handle in handles:
-            handle.remove()
+        for module, watcher in watched:
+            module._watchers.remove(watcher)

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ..ops import ATan, PRFState, Surrogate, prf, prf_coefficients, prf_step
+from ..ops.checks import require_current
 from ..ops.prf import RESETS
 from ..ops.prf.reference import step as reference_step
-from .neuron import Neuron, Trace, draw, require_above
+from .neuron import Neuron, Trace, draw, require_above, require_settings, spread
 
 # A trained θ needs a logarithm; a draw from a range that begins at 0 stays this far away from it.
 _SMALLEST_THETA = 1e-6
@@ -22,8 +23,6 @@ class PRF(Neuron):
     train_*              trained ones are the parameters log_delta, log_theta, log_tau [features], the others the
                          buffers delta, theta, tau; an untrained θ may be 0, which switches resonance off
     """
-
-    fires = True
 
     def __init__(
         self,
@@ -42,14 +41,15 @@ class PRF(Neuron):
         backend: str = "auto",
     ) -> None:
         super().__init__(features)
-        if reset not in RESETS:
-            raise ValueError(f"PRF: reset must be one of {', '.join(map(repr, RESETS))}, got {reset!r}")
+        require_settings("prf", "PRF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
         require_above("PRF", "delta", delta, 0)
         require_above("PRF", "tau", tau, 0)
         frequencies = draw("PRF", "theta", theta, features)
         if train_theta:
             if not isinstance(theta, tuple):
                 require_above("PRF", "theta", theta, 0)
+            elif theta[0] < 0:
+                raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
             frequencies = frequencies.clamp(min=_SMALLEST_THETA)
         self._hold("delta", draw("PRF", "delta", delta, features, log=True), train_delta)
         self._hold("theta", frequencies, train_theta)
@@ -65,18 +65,21 @@ class PRF(Neuron):
 
     def scan(self, x: Tensor, state: PRFState | None = None, **options: Any) -> tuple[Tensor, PRFState]:
         """A whole sequence; `cu_seqlens` and `reverse` are options, as in `resofire.ops.prf`."""
-        return prf(
+        spikes, last = prf(
             x, *self.coefficients(), threshold=self.threshold, reset=self.reset, reset_gradient=self.reset_gradient,
             surrogate=self.surrogate, state=state, backend=self.backend, **options,
         )  # fmt: skip
+        return self._fired(spikes), last
 
     def step(self, x: Tensor, state: PRFState | None) -> tuple[Tensor, PRFState]:
-        return prf_step(
+        spikes, last = prf_step(
             x, *self.coefficients(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate
         )
+        return self._fired(spikes), last
 
     @torch.no_grad()
     def trace(self, x: Tensor) -> Trace:
+        require_current("PRF.trace", x, "B, T, N")
         rows = torch.stack([*self.coefficients(), torch.full_like(self._held("tau"), self.threshold)])
         u = r = x.new_zeros(x.shape[0], self.features)
         seen = []
@@ -88,7 +91,6 @@ class PRF(Neuron):
     def extra_repr(self) -> str:
         parts = [str(self.features)]
         for name in ("delta", "theta", "tau"):
-            low, high = (float(x) for x in torch.aminmax(self._held(name).detach()))
             kept = "trained" if f"log_{name}" in self._parameters else "fixed"
-            parts.append(f"{name}={low:.3g}" + (f"…{high:.3g}" if low != high else "") + f" {kept}")
+            parts.append(f"{name}={spread(self._held(name))} {kept}")
         return ", ".join([*parts, f"threshold={self.threshold:g}", f"reset={self.reset!r}", f"{self.surrogate}"])

@@ -4,16 +4,16 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import ATan, Surrogate
+from ..ops.checks import require_real, require_surrogate
 from ..ops.surrogate import spike
+from .neuron import Firing, spread
 
 
-class SpatialNeuron(nn.Module):
+class SpatialNeuron(Firing):
     """s = α [x ≥ V], elementwise on any shape. α is one trained number, kept as log α (start α = 1), or fixed at 1.
 
     It has no memory: `scan` and `step` are there so that it can stand where a temporal neuron does; their state is ().
     """
-
-    fires = True
 
     def __init__(
         self,
@@ -23,11 +23,13 @@ class SpatialNeuron(nn.Module):
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__()
+        require_real("SpatialNeuron", "threshold", threshold)
+        require_surrogate("SpatialNeuron", surrogate)
         self.threshold, self.surrogate = threshold, surrogate
         self.log_amplitude = nn.Parameter(torch.zeros(())) if amplitude else None
 
     def forward(self, x: Tensor) -> Tensor:
-        spikes = spike(x - self.threshold, self.surrogate)
+        spikes = self._fired(spike(x - self.threshold, self.surrogate))
         return spikes if self.log_amplitude is None else spikes * self.log_amplitude.exp().to(x.dtype)
 
     def scan(self, x: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:
@@ -37,5 +39,5 @@ class SpatialNeuron(nn.Module):
         return self(x), ()
 
     def extra_repr(self) -> str:
-        kept = "1" if self.log_amplitude is None else f"{float(self.log_amplitude.detach().exp()):.3g} trained"
+        kept = "1" if self.log_amplitude is None else f"{spread(self.log_amplitude.exp())} trained"
         return f"threshold={self.threshold:g}, amplitude={kept}, {self.surrogate}"

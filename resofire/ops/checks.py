@@ -1,9 +1,11 @@
 """Checks of what a caller hands in: one sentence that names the argument and its value, before anything is computed."""
 
 import itertools
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -38,6 +40,8 @@ def require_current(op: str, current: Tensor, dims: str) -> None:
         raise TypeError(f"{op}: current must be float32, float64, float16 or bfloat16, got {_name(current.dtype)}")
     if current.dim() != len(dims.split(",")):
         raise ValueError(f"{op}: current must have shape [{dims}], got {list(current.shape)}")
+    if current.layout != torch.strided:
+        raise TypeError(f"{op}: current must be a dense tensor, got layout {current.layout}")
     require_finite(op, "current", current)
 
 
@@ -63,8 +67,7 @@ def per_channel(op: str, name: str, value: float | Tensor, current: Tensor) -> T
             raise ValueError(f"{op}: {name} must have shape [] or [{n}], got {list(value.shape)}")
         require_finite(op, name, value)
         return value.to(dtype).expand(n)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{op}: {name} must be a number or a tensor, got {value!r}")
+    require_real(op, name, value)
     return torch.full((n,), float(value), dtype=dtype, device=current.device)
 
 
@@ -76,6 +79,7 @@ def require_choice(op: str, name: str, value: str, valid: tuple[str, ...]) -> No
 def require_surrogate(op: str, surrogate: Surrogate) -> None:
     if not isinstance(surrogate, Surrogate):
         raise TypeError(f"{op}: surrogate must be a Surrogate such as ATan(), got {surrogate!r}")
+    _ = surrogate.numbers  # raises where one is not a number
 
 
 def stacked_state(op: str, state: tuple[Tensor, ...] | None, names: tuple[str, ...], shape: tuple[int, int],
@@ -144,6 +148,8 @@ def neuron_call(
     require_choice(op, "reset", reset, resets)
     require_choice(op, "reset_gradient", reset_gradient, ("detached", "full"))
     require_surrogate(op, surrogate)
+    if not isinstance(reverse, bool):
+        raise TypeError(f"{op}: reverse must be True or False, got {reverse!r}")
     count = sequence_count(op, current, cu_seqlens)
     rows = torch.stack([per_channel(op, name, value, current) for name, value in coefficients.items()])
     stacked = stacked_state(op, state, state_names, (count, current.shape[2]), current)
@@ -156,8 +162,20 @@ def neuron_call(
         full=reset_gradient == "full",
         surrogate=surrogate,
         cu_seqlens=cu_seqlens,
-        reverse=bool(reverse),
+        reverse=reverse,
     )
+
+
+def require_real(op: str, name: str, value: float | Tensor) -> None:
+    """A real number, or a tensor of floating-point numbers; finite inside `check_finite()`."""
+    if isinstance(value, Tensor):
+        if not value.is_floating_point():
+            raise TypeError(f"{op}: {name} must be a number or a floating-point tensor, got {_name(value.dtype)}")
+        require_finite(op, name, value)
+    elif isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{op}: {name} must be a number or a tensor, got {value!r}")
+    elif not torch.compiler.is_compiling() and _finite.get() and not math.isfinite(value):
+        raise ValueError(f"{op}: {name} is {value}; check_finite() is on")
 
 
 def require_positive(op: str, name: str, value: float | Tensor) -> None:
@@ -168,8 +186,6 @@ def require_positive(op: str, name: str, value: float | Tensor) -> None:
         bad = value.detach()[value.detach() <= 0]
         if bad.numel():
             raise ValueError(f"{op}: {name} must be positive, got {bad.flatten()[0].item()}")
-    elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{op}: {name} must be a number or a tensor, got {value!r}")
     elif not value > 0:
         raise ValueError(f"{op}: {name} must be positive, got {value}")
 

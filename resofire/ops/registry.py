@@ -5,6 +5,7 @@ runs or raises that reason; "auto" takes the first that can. The choice depends 
 """
 
 import difflib
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -88,7 +89,7 @@ def resolve(op: str, call: Call, backend: str) -> Backend:
             if candidate.why_not(call) is None:
                 return candidate
         raise RuntimeError(f"{op}: no backend can run this call: {_reasons(op, call)}")
-    if backend not in backends:
+    if not isinstance(backend, str) or backend not in backends:
         raise ValueError(f"{op}: backend must be one of {nearest(backend, ['auto', *backends])}, got {backend!r}")
     reason = backends[backend].why_not(call)
     if reason is not None:
@@ -105,10 +106,16 @@ def _reasons(op: str, call: Call) -> str:
 
 def explain(op: str, *args: object, **kwargs: object) -> str:
     """Which backend "auto" would take for this call of `op`, and why not the others. Nothing is run."""
-    if op not in _OPS:
+    if not isinstance(op, str) or op not in _OPS:
         raise ValueError(f"explain: op must be one of {nearest(op, list(_OPS))}, got {op!r}")
-    kwargs.pop("backend", None)
+    asked = kwargs.pop("backend", "auto")
+    try:
+        inspect.signature(_OPS[op].prepare).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"explain: the arguments must be those of {op}: {error}") from None
     call = prepare(op, *args, **kwargs)
+    if asked != "auto":
+        resolve(op, call, asked)  # type: ignore[arg-type]
     taken = resolve(op, call, "auto").name
     lines = [f"{op}: auto takes {taken!r} for current {list(call.current.shape)} {call.current.dtype}"]
     for name, backend in _OPS[op].backends.items():

@@ -16,14 +16,15 @@ A surrogate is a frozen dataclass. Its fields are its numbers, `derivative` is t
             return like(x, 1) / (like(x, 1) + y * y)
 
 If the `numba` form uses nothing but + - * / and `like`, say `vector: ClassVar[bool] = True`: it then runs on whole
-vectors, which is faster. A subclass is known by its class name from the moment it is defined; inside an operator it
-travels as that name and its numbers. `x` is always the potential above the threshold, u - V.
+vectors, which is faster. Inside an operator a surrogate travels as its `name`, given to its class when that is defined,
+and its numbers. `x` is always the potential above the threshold, u - V.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Never
 
 import torch
@@ -36,24 +37,35 @@ _BY_NAME: dict[str, type["Surrogate"]] = {}
 class Surrogate:
     """Base of all surrogates: subclass it as a frozen dataclass whose fields are all numbers."""
 
+    name: ClassVar[str]
     numba: ClassVar[Callable[..., float] | None] = None
     vector: ClassVar[bool] = False
     triton: ClassVar[Any] = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        _BY_NAME[cls.__name__] = cls
+        if "derivative" in cls.__dict__:
+            # Another derivative: the forms of the class it was derived from no longer go with it.
+            cls.numba, cls.vector, cls.triton = (
+                cls.__dict__.get(form, missing)
+                for form, missing in (("numba", None), ("vector", False), ("triton", None))
+            )
+        # Ours go by their class name. A user's may bear any name, also one of ours, also the same one again.
+        name = cls.__name__ if cls.__module__ == __name__ else f"{cls.__module__}.{cls.__qualname__}"
+        count = sum(other == name or other.startswith(f"{name}#") for other in _BY_NAME)
+        cls.name = f"{name}#{count + 1}" if count else name
+        _BY_NAME[cls.name] = cls
 
     def derivative(self, x: Tensor) -> Tensor:
         raise NotImplementedError(f"surrogate {type(self).__name__} does not define derivative(x)")
 
     @property
-    def name(self) -> str:
-        return type(self).__name__
-
-    @property
     def numbers(self) -> list[float]:
-        return [float(getattr(self, field.name)) for field in dataclasses.fields(self)]
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise TypeError(f"{type(self).__name__}: {name} must be a number, got {value!r}")
+        return [float(value) for value in values.values()]
 
 
 def surrogate_from(name: str, numbers: list[float]) -> Surrogate:
@@ -68,8 +80,8 @@ def like(x: float, value: float) -> float:
 
 def _positive(surrogate: Surrogate, field: str) -> None:
     value = getattr(surrogate, field)
-    if not (isinstance(value, int | float) and 0 < value < math.inf):
-        raise ValueError(f"{surrogate.name}: {field} must be a positive number, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(f"{type(surrogate).__name__}: {field} must be a positive number, got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -135,8 +135,23 @@ BAD = {
     "hard reset": (lambda: PRF(3, reset="hard"), "PRF: reset must be one of 'none', 'soft', got 'hard'"),
     "no features": (lambda: LIF(0), "LIF: features must be a positive whole number, got 0"),
     "tau of 1": (lambda: LIF(3, tau=1.0), "LIF: tau must be above 1, got 1.0"),
+    "a negative frequency": (lambda: PRF(3, theta=(-1.0, 1.0)), r"PRF: theta must not be negative to be trained, got \(-1.0, 1.0\)"),
+    "delta as a list": (lambda: PRF(3, delta=[0.1, 0.2]), r"PRF: delta must be a number or a pair .* got \[0.1, 0.2\]"),
+    "no pair": (lambda: PRF(3, delta=()), r"PRF: delta must be a number or a pair .* got \(\)"),
+    "unknown backend": (lambda: PRF(3, backend="skan"), r"PRF: backend must be one of .*did you mean 'scan'\?\), got 'skan'"),
+    "unknown gradient": (lambda: LIF(3, reset_gradient="fulll"), "LIF: reset_gradient must be one of .* got 'fulll'"),
+    "trace of a step": (lambda: LIF(3).trace(torch.zeros(2, 3)), r"LIF.trace: current must have shape \[B, T, N\], got \[2, 3\]"),
     "another width": (lambda: LIF(3)(torch.zeros(1, 2, 4)), r"beta must have shape \[\] or \[4\], got \[3\]"),
 }  # fmt: skip
+
+
+def test_a_tensor_or_text_as_a_modules_threshold_is_refused():
+    with pytest.raises(
+        TypeError, match=r"LIF: threshold must be a number, got a tensor; resofire\.ops\.lif takes tensors"
+    ):
+        LIF(3, threshold=torch.ones(3))
+    with pytest.raises(TypeError, match="SpatialNeuron: threshold must be a number or a tensor, got 'a'"):
+        SpatialNeuron(threshold="a")
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -165,3 +180,24 @@ def test_fire_rates_are_counted_per_layer():
     assert rates["0"] == pytest.approx(first.mean().item())
     model(x)
     assert rates["0"] == pytest.approx(first.mean().item())
+
+
+def test_fire_rates_are_counted_however_a_neuron_is_called():
+    neuron, x = LIF(5), 2 * torch.randn(3, 20, 5)
+    with fire_rates(neuron) as rates:
+        spikes, state = neuron.scan(x)
+        step, _ = neuron.step(x[:, 0], state)
+    assert rates[""] == pytest.approx((spikes.sum() + step.sum()).item() / (x.numel() + 15))
+
+
+def test_half_precision_modules_keep_their_decay():
+    neuron = PRF(64).bfloat16()
+    phi_re, phi_im, _ = neuron.coefficients()
+    assert (phi_re**2 + phi_im**2 < 1).all()
+    assert LIF(1, tau=2000.0).bfloat16().beta().item() == pytest.approx(1 - 1 / 2000)
+    spikes = neuron(torch.randn(2, 30, 64, dtype=torch.bfloat16))
+    assert spikes.dtype == torch.bfloat16
+
+
+def test_modules_are_shown_on_the_meta_device():
+    assert "delta=? trained" in repr(PRF(3).to("meta"))

@@ -39,6 +39,14 @@ BAD = {
     "delta of zero": (lambda: prf_coefficients(torch.zeros(2), 1.0, 1.0), ValueError, "delta must be positive, got 0.0"),
     "a step with time": (lambda: lif_step(X, 0.5, None), ValueError, r"lif_step: current must have shape \[B, N\], got \[2, 5, 3\]"),
     "explain an unknown op": (lambda: explain("prff", X), ValueError, r"op must be one of .*did you mean 'prf'\?\), got 'prff'"),
+    "a sparse current": (lambda: lif(X.to_sparse(), 0.5), TypeError, "current must be a dense tensor, got layout torch.sparse_coo"),
+    "reverse as text": (lambda: lif(X, 0.5, reverse="no"), TypeError, "reverse must be True or False, got 'no'"),
+    "backend as a list": (lambda: lif(X, 0.5, backend=["scan"]), ValueError, "backend must be one of"),
+    "integer frequencies": (lambda: prf_coefficients(0.1, torch.arange(3), 2.0), TypeError, "theta must be a number or a floating-point tensor, got int64"),
+    "theta is text": (lambda: prf_coefficients(0.1, "a", 2.0), TypeError, "theta must be a number or a tensor, got 'a'"),
+    "a step's beta": (lambda: lif_step(X[:, 0], torch.zeros(4), None), ValueError, r"lif_step: beta must have shape"),
+    "explain without arguments": (lambda: explain("prf"), TypeError, "explain: the arguments must be those of prf: missing a required argument: 'current'"),
+    "explain another backend": (lambda: explain("lif", X, 0.5, backend="skan"), ValueError, "lif: backend must be one of"),
     "a surrogate that is flat": (lambda: ATan(0.0), ValueError, "alpha must be a positive number, got 0.0"),
 }  # fmt: skip
 
@@ -55,7 +63,7 @@ def test_one_sentence(case):
 @pytest.mark.parametrize(
     ("bounds", "pattern"),
     [
-        ((0, 4, 2, 5), "cu_seqlens must not fall, got 4 then 2 at position 1"),
+        ((0, 4, 2, 5), "^(prf|lif): cu_seqlens must not fall, got 4 then 2 at position 1"),
         ((0, 4), "cu_seqlens must run from 0 to 5, got 0 to 4"),
         ((1, 5), "cu_seqlens must run from 0 to 5, got 1 to 5"),
         ((0, 9), "cu_seqlens must run from 0 to 5, got 0 to 9"),
@@ -99,6 +107,10 @@ def test_check_finite_looks_at_coefficients_and_state():
     with check_finite():
         with pytest.raises(ValueError, match=r"beta is nan at \[1\]"):
             lif(X, bad)
+        with pytest.raises(ValueError, match="threshold is nan; check_finite"):
+            lif(X, 0.5, threshold=float("nan"))
+        with pytest.raises(ValueError, match=r"theta is inf at"):
+            prf_coefficients(0.1, torch.tensor([1.0, float("inf")]), 1.0)
         with pytest.raises(ValueError, match=r"state.r is nan at \[0, 1\]"):
             prf(X, 0.5, 0.1, 0.1, state=PRFState(torch.zeros(2, 3), bad.expand(2, 3)))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from neurons import make
 
-from resofire.ops import ATan, Rectangle, Sigmoid, Surrogate, Triangle
+from resofire.ops import ATan, Rectangle, Sigmoid, Surrogate, Triangle, lif
 from resofire.ops.surrogate import like, spike
 
 BUILT_IN = [ATan(), ATan(3.5), Triangle(), Triangle(0.6), Sigmoid(), Sigmoid(1.5), Rectangle(), Rectangle(0.4)]
@@ -105,3 +105,73 @@ def test_the_kernel_cache_notices_a_change_in_what_kernels_take_from_elsewhere(m
     assert before != kernels._fingerprint(Triangle.numba)
     monkeypatch.setattr(kernels, "CHUNK", 64)
     assert before != kernels._fingerprint(ATan.numba)
+
+
+def slopes(surrogate, backend):
+    current = torch.linspace(-2, 2, 48, dtype=torch.float64).reshape(1, 12, 4).requires_grad_()
+    lif(current, 0.5, surrogate=surrogate, backend=backend)[0].sum().backward()
+    return current.grad
+
+
+def test_names_do_not_get_in_each_others_way():
+    """A user's class may be called as ours is, or be defined again: each instance keeps its own forms."""
+
+    def define(factor):
+        @dataclass(frozen=True)
+        class ATan(Surrogate):
+            def derivative(self, x):
+                return factor / (1 + x * x)
+
+            @staticmethod
+            def numba(x):
+                return factor / (1 + x * x)
+
+        return ATan()
+
+    before = slopes(ATan(), "scan")
+    first, second = define(1.0), define(3.0)
+    assert torch.equal(slopes(ATan(), "scan"), before)
+    for surrogate in (first, second, first):
+        torch.testing.assert_close(slopes(surrogate, "scan"), slopes(surrogate, "reference"))
+    with pytest.raises(RuntimeError, match="has no `triton` form"):
+        slopes(first, "triton")
+
+
+def test_another_derivative_does_not_inherit_the_old_forms():
+    @dataclass(frozen=True)
+    class Steep(ATan):
+        def derivative(self, x):
+            return 5 * super().derivative(x)
+
+    with pytest.raises(RuntimeError, match="surrogate Steep has no `numba` form"):
+        slopes(Steep(), "scan")
+    torch.testing.assert_close(slopes(Steep(), "auto"), slopes(Steep(), "reference"))
+
+
+def test_a_compiled_form_and_a_helper_are_fine():
+    import numba
+
+    @numba.njit
+    def helper(x):
+        return 1 / (1 + x * x)
+
+    @dataclass(frozen=True)
+    class Helped(Surrogate):
+        numba: ClassVar = helper
+
+        def derivative(self, x):
+            return 1 / (1 + x * x)
+
+    torch.testing.assert_close(slopes(Helped(), "scan"), slopes(Helped(), "reference"))
+
+
+def test_a_surrogate_of_text_is_refused():
+    @dataclass(frozen=True)
+    class Text(Surrogate):
+        width: str = "wide"
+
+        def derivative(self, x):
+            return x
+
+    with pytest.raises(TypeError, match="Text: width must be a number, got 'wide'"):
+        lif(torch.zeros(1, 2, 3), 0.5, surrogate=Text())

@@ -15,9 +15,10 @@ CU = torch.tensor([0, 4, 4, 12], dtype=torch.int32)
 @pytest.mark.parametrize("fused", [scan_op, triton_op], ids=["scan", "triton"])
 @pytest.mark.parametrize("op", ["prf", "lif"])
 @pytest.mark.parametrize("packed", [False, True], ids=["batch", "packed"])
-def test_opcheck(fused, op, packed):
-    for options in OPTIONS[op][:2]:
-        inputs = make(op, 1 if packed else 2, 12, 3, sequences=3 if packed else None).to(torch.float32)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+def test_opcheck(fused, op, packed, dtype):
+    for options in OPTIONS[op][int(packed) : int(packed) + 1]:
+        inputs = make(op, 1 if packed else 2, 12, 3, sequences=3 if packed else None).to(dtype)
         rows = torch.stack(list(inputs.coefficients.values())).detach().requires_grad_()
         state = torch.stack(inputs.state).detach().requires_grad_()
         rest = (CU if packed else None, options["reset"], False, "ATan", [2.0], packed)
@@ -34,8 +35,8 @@ def test_opcheck(fused, op, packed):
 def test_compiles_in_one_graph(op, engine):
     if engine == "inductor" and shutil.which("g++") is None:
         pytest.skip("torch's inductor needs g++")
-    for options in OPTIONS[op][:2]:
-        inputs = make(op, 1, 12, 5, sequences=3, cu_seqlens=CU, **options).to(torch.float32)
+    for options, dtype in zip(OPTIONS[op][:2], (torch.float32, torch.float64), strict=True):
+        inputs = make(op, 1, 12, 5, sequences=3, cu_seqlens=CU, **options).to(dtype)
         function = prf if op == "prf" else lif
 
         def layer(current, rows, function=function, inputs=inputs):
@@ -74,3 +75,15 @@ def test_works_under_autocast_and_inference_mode():
         assert torch.equal(lif(x, 0.8)[0], wanted)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(lif(x, 0.8)[0], wanted)
+
+
+@pytest.mark.parametrize("fused", [scan_op, triton_op], ids=["scan", "triton"])
+def test_the_operator_checks_its_own_shapes(fused):
+    """An exported graph calls it without the public functions before it."""
+    current, rows, rest = torch.randn(4, 64, 8), torch.rand(4, 8), (None, "none", False, "ATan", [2.0], False)
+    with pytest.raises(ValueError, match=r"neuron: state must be torch.float32 \[2, 4, 8\], got .* \[2, 1, 8\]"):
+        fused.forward(current, rows, torch.zeros(2, 1, 8), *rest)
+    with pytest.raises(ValueError, match=r"neuron: coefficients must have shape \[2 or 4, 8\], got \[4, 3\]"):
+        fused.forward(current, rows[:, :3], torch.zeros(2, 4, 8), *rest)
+    with pytest.raises(ValueError, match=r"neuron: checkpoints must be .* got .* \[2, 1, 8\]"):
+        fused.backward(current, None, current, rows, torch.zeros(2, 1, 8), *rest)

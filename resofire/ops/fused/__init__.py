@@ -45,6 +45,22 @@ def chunk_rows(current: Tensor, cu_seqlens: Tensor | None) -> int:
     return length // CHUNK + cu_seqlens.shape[0]
 
 
+def _require_layout(current: Tensor, coefficients: Tensor, cu_seqlens: Tensor | None) -> int:
+    """Checks what a kernel takes on trust, for whoever calls the operator itself (an exported graph does), and counts
+    the sequences."""
+    if current.dim() != 3 or (cu_seqlens is not None and (cu_seqlens.dim() != 1 or current.shape[0] != 1)):
+        raise ValueError(f"neuron: current must be [B, T, N], or [1, S, N] when packed, got {list(current.shape)}")
+    if coefficients.dim() != 2 or coefficients.shape[0] not in (2, 4) or coefficients.shape[1] != current.shape[2]:
+        wanted = f"[2 or 4, {current.shape[2]}]"
+        raise ValueError(f"neuron: coefficients must have shape {wanted}, got {list(coefficients.shape)}")
+    return current.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+
+
+def _require_like(name: str, value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if value.shape != shape or value.dtype != dtype:
+        raise ValueError(f"neuron: {name} must be {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}")
+
+
 class FusedOp:
     """A forward and a backward operator of torch, run by one module of this package."""
 
@@ -66,6 +82,8 @@ class FusedOp:
             numbers: Sequence[float],
             reverse: bool,
         ) -> tuple[Tensor, Tensor, Tensor]:
+            sequences = _require_layout(current, coefficients, cu_seqlens)
+            _require_like("state", state, (coefficients.shape[0] // 2, sequences, current.shape[2]), coefficients.dtype)
             return kernel().forward(current, coefficients, state, cu_seqlens, reset, reverse)
 
         @forward.register_fake
@@ -89,6 +107,13 @@ class FusedOp:
             numbers: Sequence[float],
             reverse: bool,
         ) -> tuple[Tensor, Tensor, Tensor]:
+            sequences, states = _require_layout(current, coefficients, cu_seqlens), coefficients.shape[0] // 2
+            rows = (states, chunk_rows(current, cu_seqlens), padded(current.shape[2]))
+            _require_like("checkpoints", checkpoints, rows, coefficients.dtype)
+            if grad_spikes is not None:
+                _require_like("grad_spikes", grad_spikes, tuple(current.shape), current.dtype)
+            if grad_state is not None:
+                _require_like("grad_state", grad_state, (states, sequences, current.shape[2]), coefficients.dtype)
             return kernel().backward(
                 grad_spikes, grad_state, current, coefficients, checkpoints, cu_seqlens, reset, full, surrogate,
                 list(numbers), reverse,
@@ -148,7 +173,7 @@ def why_not_scan(call: Call) -> str | None:
     if call.current.device.type != "cpu":
         return f"it runs on the CPU, and current is on {call.current.device}"
     if call.surrogate.numba is None:
-        return f"surrogate {call.surrogate.name} has no `numba` form"
+        return f"surrogate {type(call.surrogate).__name__} has no `numba` form"
     return None
 
 
@@ -164,5 +189,5 @@ def why_not_triton(call: Call) -> str | None:
             f"it runs on a GPU (or, with TRITON_INTERPRET=1, slowly anywhere), and current is on {call.current.device}"
         )
     if call.surrogate.triton is None and call.surrogate.name not in TRITON_SURROGATES:
-        return f"surrogate {call.surrogate.name} has no `triton` form"
+        return f"surrogate {type(call.surrogate).__name__} has no `triton` form"
     return None

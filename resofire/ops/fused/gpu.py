@@ -32,7 +32,8 @@ class _Plan:
         batch, length, lanes = current.shape
         if cu_seqlens is not None:
             if cu_seqlens.device.type == "cpu":
-                require_bounds("cu_seqlens", cu_seqlens.tolist(), length)
+                op = "prf" if coefficients.shape[0] == 4 else "lif"
+                require_bounds(op, cu_seqlens.tolist(), length)
             cu_seqlens, batch = cu_seqlens.to(current.device).contiguous(), cu_seqlens.shape[0] - 1
         self.rows, self.pitch, blocks = chunk_rows(current, cu_seqlens), padded(lanes), -(-lanes // BLOCK)
         self.empty = current.numel() == 0 or batch == 0

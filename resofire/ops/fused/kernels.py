@@ -219,10 +219,11 @@ def _place(plan, sequence, strides, reverse):
     return at, row
 
 
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any], keep: bool) -> Callable[..., Any]:
+    """Compiles a kernel; `keep` says whether Numba may keep it on disk."""
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
     try:
-        return njit(cache=True, **options)(function)
+        return njit(cache=keep, **options)(function)
     except RuntimeError:  # no folder that Numba could write its cache to: compile in every process
         return njit(**options)(function)
 
@@ -272,7 +273,7 @@ def forward_kernel(width: int, resonant: bool, reset: int) -> Callable[..., Any]
                     if not direct:
                         _scatter(target, steps, some, width, spikes, y, to_row, spikes_at[2])
 
-    return _compile(forward)
+    return _compile(forward, keep=True)
 
 
 @functools.cache
@@ -280,6 +281,7 @@ def backward_kernel(
     width: int, resonant: bool, reset: int, full: bool, slope: Callable[..., float], vector: bool
 ) -> Callable[..., Any]:
     """Walks tasks backward: see `scan.backward`. `vector` says whether `slope` takes whole vectors."""
+    slope = getattr(slope, "py_func", slope)  # it may have been compiled already
     tag = _fingerprint(slope)
     slope = register_jitable(slope)
     # A slope that only knows single numbers is applied to the chunk's notes afterwards.
@@ -335,4 +337,5 @@ def backward_kernel(
                     if not direct:
                         _scatter(target, steps, some, width, grad_current, y, to_row, out_at[2])
 
-    return _compile(backward)
+    # What a user's slope calls or looks up may change without a trace that Numba's cache would notice.
+    return _compile(backward, keep=slope.__module__ == surrogates.__name__)

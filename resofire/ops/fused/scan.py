@@ -2,7 +2,8 @@
 
 A task is one sequence and a group of lanes. It goes through time in chunks, and within a chunk through the lanes in
 tiles as wide as a vector (`simd`), whose state stays in registers from the first step of the chunk to the last. A tile
-with odd strides or too few lanes goes through a small buffer; the whole tensor is never copied. Tasks are dealt out to
+with odd strides or too few lanes goes through a small buffer; the whole tensor is never copied (half precision is
+converted before it comes here). Tasks are dealt out to
 the threads by length. No result depends on who computed it: each sequence and lane has its own sums, added up in
 order at the end, in float64.
 """
@@ -35,7 +36,7 @@ def _run(kernel: Callable[..., None], plan: np.ndarray, shares: list[np.ndarray]
     share_out(lambda tasks: kernel(plan, tasks, *rest), shares, min(torch.get_num_threads(), len(shares)))
 
 
-def _plan(current: Tensor, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[np.ndarray]]:
+def _plan(current: Tensor, resonant: bool, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[np.ndarray]]:
     """Where the sequences lie and who does what.
 
     A row per sequence, its batch index, first step, length and first checkpoint; and the tasks in shares."""
@@ -44,7 +45,7 @@ def _plan(current: Tensor, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[
     if cu_seqlens is None:
         return _even_plan(batch, length, lanes, width, threads)
     bounds = cu_seqlens.tolist()
-    require_bounds("cu_seqlens", bounds, length)
+    require_bounds("prf" if resonant else "lif", bounds, length)
     starts, ends = np.array(bounds[:-1], np.int64), np.array(bounds[1:], np.int64)
     index = np.arange(len(starts), dtype=np.int64)
     plan = np.stack([np.zeros_like(index), starts, ends - starts, starts // CHUNK + index], 1)
@@ -121,11 +122,11 @@ def forward(
     """Spikes, final state and checkpoints [C', rows, padded N] of a call; see the package for the shapes."""
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan, shares = _plan(current, cu_seqlens)
+    plan, shares = _plan(current, coefficients.shape[0] == 4, cu_seqlens)
     spikes = torch.empty_like(current)
     kept = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
-    if cu_seqlens is not None:
-        kept.zero_()  # a row between two sequences may stay unused, and a result must not hold old memory
+    # A result must not hold old memory: the last lanes may stay unused, and a row between two packed sequences.
+    (kept[..., lanes:] if cu_seqlens is None else kept).zero_()
     running = _widened(state, pitch)
     if current.numel():
         flat, at = _flat(current)
@@ -156,7 +157,7 @@ def backward(
     """The gradients of current, coefficients and initial state."""
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan, shares = _plan(current, cu_seqlens)
+    plan, shares = _plan(current, coefficients.shape[0] == 4, cu_seqlens)
     sequences, states = len(plan), checkpoints.shape[0]
     grad_current = torch.empty_like(current)
     if grad_state is None:
@@ -181,5 +182,5 @@ def backward(
             checkpoints.contiguous().view(-1).numpy(), tuple(map(_numpy(current.dtype), numbers)),
             running.view(-1).numpy(), sums.reshape(-1), reverse,
         )  # fmt: skip
-    total = torch.from_numpy(sums.sum(1)[:, :lanes]).to(coefficients.dtype)
+    total = torch.from_numpy(np.ascontiguousarray(sums.sum(1)[:, :lanes])).to(coefficients.dtype)
     return grad_current, total, running[..., :lanes].clone()

@@ -40,9 +40,10 @@ def _prepare(
     state: LIFState | None = None,
     cu_seqlens: Tensor | None = None,
     reverse: bool = False,
+    op: str = "lif",
 ) -> Call:
     return checks.neuron_call(
-        "lif",
+        op,
         current,
         {"beta": beta, "threshold": threshold},
         state,
@@ -95,7 +96,9 @@ def lif_step(
 ) -> tuple[Tensor, LIFState]:
     """One time step of [B, N]. As many calls as there are steps equal one call of `lif`."""
     checks.require_current("lif_step", current, "B, N")
-    call = _prepare(current[:, None], beta, threshold=threshold, reset=reset, surrogate=surrogate, state=state)
+    call = _prepare(
+        current[:, None], beta, threshold=threshold, reset=reset, surrogate=surrogate, state=state, op="lif_step"
+    )
     spikes, u, _ = reference.step(
         current.to(call.state.dtype), call.coefficients, call.state[0], reset, False, surrogate
     )

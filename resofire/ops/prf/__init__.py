@@ -37,6 +37,8 @@ def prf_coefficients(delta: float | Tensor, theta: float | Tensor, tau: float | 
 
     delta and tau must be positive; theta is the angular frequency, 0 for no resonance.
     """
+    for name, value in (("delta", delta), ("theta", theta), ("tau", tau)):
+        checks.require_real("prf_coefficients", name, value)
     checks.require_positive("prf_coefficients", "delta", delta)
     checks.require_positive("prf_coefficients", "tau", tau)
     given = [value for value in (delta, theta, tau) if isinstance(value, Tensor)]
@@ -59,9 +61,10 @@ def _prepare(
     state: PRFState | None = None,
     cu_seqlens: Tensor | None = None,
     reverse: bool = False,
+    op: str = "prf",
 ) -> Call:
     return checks.neuron_call(
-        "prf",
+        op,
         current,
         {"phi_re": phi_re, "phi_im": phi_im, "delta": delta, "threshold": threshold},
         state,
@@ -119,8 +122,9 @@ def prf_step(
     """One time step of [B, N]. As many calls as there are steps equal one call of `prf`."""
     checks.require_current("prf_step", current, "B, N")
     call = _prepare(
-        current[:, None], phi_re, phi_im, delta, threshold=threshold, reset=reset, surrogate=surrogate, state=state
-    )
+        current[:, None], phi_re, phi_im, delta, threshold=threshold, reset=reset, surrogate=surrogate, state=state,
+        op="prf_step",
+    )  # fmt: skip
     spikes, u, r, _ = reference.step(
         current.to(call.state.dtype), call.coefficients, call.state[0], call.state[1], reset, False, surrogate
     )
