@@ -117,10 +117,11 @@ def _parse(arguments: list[str]) -> Doctor | Bench:
     except SystemExit as end:
         if not end.code:
             raise
-        # The first line inside tyro's box is the sentence.
+        # tyro draws a box, in colour or in plain letters: a title, then the sentence.
         plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint.getvalue())
-        said = [line.strip("│| ") for line in plain.splitlines() if line[:1] in ("│", "|")]
-        raise Mistake(f"{said[0] if said else 'the arguments are wrong'}; see resofire --help") from None
+        said = [line.strip(" │|╭╮╰╯─-+") for line in plain.splitlines()]
+        _, sentence, *_ = [*filter(None, said), "", "the arguments are wrong"]
+        raise Mistake(f"{sentence}; see resofire --help") from None
 
 
 def main(arguments: list[str] | None = None) -> int:
