@@ -121,7 +121,7 @@ def _parse(arguments: list[str]) -> Doctor | Bench:
         plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint.getvalue())
         said = [line.strip(" │|╭╮╰╯─-+") for line in plain.splitlines()]
         _, sentence, *_ = [*filter(None, said), "", "the arguments are wrong"]
-        raise Mistake(f"{sentence}; see resofire --help") from None
+        raise Mistake(f"{sentence.rstrip('.')}; see resofire --help") from None
 
 
 def main(arguments: list[str] | None = None) -> int:
