@@ -34,8 +34,10 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="resofire")
 
 
-# A fork copies a pool but not its threads.
-os.register_at_fork(after_in_child=_pool.cache_clear)
+# A fork copies a pool but not its threads. (Windows knows no fork. After one, OpenMP runs on one thread only, with torch
+# as with us: that is why torch's data loader sets its workers to one.)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def share_out(run: Callable[[Share], None], shares: Sequence[Share], threads: int) -> None:
