@@ -34,8 +34,8 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="resofire")
 
 
-# A fork copies a pool but not its threads. (Windows knows no fork. After one, OpenMP runs on one thread only, with torch
-# as with us: that is why torch's data loader sets its workers to one.)
+# A fork copies a pool but not its threads. (OpenMP's do not survive it either: a forked child must set torch to one
+# thread, as torch's data loader does for its workers. Windows knows no fork.)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
