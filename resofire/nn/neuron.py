@@ -96,11 +96,7 @@ def require_settings(
 
 def draw(owner: str, name: str, value: float | tuple[float, float], features: int, *, log: bool = False) -> Tensor:
     """[features] values: all the same for a number, drawn uniformly (or log-uniformly) for a pair (low, high)."""
-    ends = value if isinstance(value, tuple) else (value, value)
-    # (A list is no pair: it would say nothing about whether it means two ends or two channels.)
-    numbers = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in ends)
-    if len(ends) != 2 or not numbers or ends[0] > ends[1]:
-        raise ValueError(f"{owner}: {name} must be a number or a pair (low, high) with low ≤ high, got {value!r}")
+    require_range(owner, name, value)
     if not isinstance(value, tuple):
         return torch.full((features,), float(value))
     if not log:
@@ -109,9 +105,17 @@ def draw(owner: str, name: str, value: float | tuple[float, float], features: in
     return torch.empty(features).uniform_(math.log(value[0]), math.log(value[1])).exp()
 
 
+def require_range(owner: str, name: str, value: float | tuple[float, float]) -> None:
+    """A number or a pair that does not fall. (A list is no pair: it might mean two ends or two channels.)"""
+    ends = value if isinstance(value, tuple) else (value, value)
+    numbers = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in ends)
+    if len(ends) != 2 or not numbers or ends[0] > ends[1]:
+        raise ValueError(f"{owner}: {name} must be a number or a pair (low, high) with low ≤ high, got {value!r}")
+
+
 def require_above(owner: str, name: str, value: float | tuple[float, float], least: float) -> None:
     """For what lives in log space: a number, or a pair's lower end, must be above `least`."""
-    draw(owner, name, value, 0)
+    require_range(owner, name, value)
     if not (value[0] if isinstance(value, tuple) else value) > least:
         raise ValueError(f"{owner}: {name} must be above {least:g}, got {value!r}")
 

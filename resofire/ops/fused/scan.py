@@ -3,9 +3,8 @@
 A task is one sequence and a group of lanes. It goes through time in chunks, and within a chunk through the lanes in
 tiles as wide as a vector (`simd`), whose state stays in registers from the first step of the chunk to the last. A tile
 with odd strides or too few lanes goes through a small buffer; the whole tensor is never copied (half precision is
-converted before it comes here). Tasks are dealt out to
-the threads by length. No result depends on who computed it: each sequence and lane has its own sums, added up in
-order at the end, in float64.
+converted before it comes here). Tasks are dealt out to the threads by length. No result depends on who computed it:
+each sequence and lane has its own sums, added up in order at the end, in float64.
 """
 
 import functools

@@ -1,8 +1,9 @@
 """Running kernels on the threads that torch already has.
 
 torch computes on a pool of OpenMP threads that spin for some milliseconds after each piece of work. A second pool, be
-it Numba's own OpenMP or one of Python, then shares the cores with threads that do nothing but wait: here that cost a
-third of a neuron's time. So kernels are handed to torch's OpenMP library itself, through its entry point GOMP_parallel.
+it Numba's own OpenMP or one of Python, then shares the cores with threads that do nothing but wait: that cost up to a
+third of a neuron's time (LOG.md). So kernels are handed to torch's OpenMP library itself, through its entry point
+GOMP_parallel.
 Where torch comes with another runtime, a pool of sleeping threads does the same, a little slower.
 """
 
