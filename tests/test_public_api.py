@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import resofire.models
 import resofire.nn
 import resofire.ops
 from resofire.ops import registry
@@ -15,6 +16,11 @@ PRF_OPTIONS = (
     "cu_seqlens=None, reverse=False, backend='auto'"
 )
 LIF_OPTIONS = PRF_OPTIONS.replace("'none'", "'soft'")
+NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=0.0, backend='auto'"
+ENCODER = (
+    f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
+    "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5"
+)
 
 SIGNATURES = {
     resofire.ops.prf: f"(current, phi_re, phi_im, delta, {PRF_OPTIONS})",
@@ -23,6 +29,7 @@ SIGNATURES = {
     resofire.ops.prf_coefficients: "(delta, theta, tau)",
     resofire.ops.lif: f"(current, beta, {LIF_OPTIONS})",
     resofire.ops.lif_step: "(current, beta, state, *, threshold=1.0, reset='soft', surrogate=ATan(alpha=2.0))",
+    resofire.ops.spike_linear: "(spikes, weight, bias=None, *, backend='auto')",
     resofire.ops.explain: "(op, *args, **kwargs)",
     resofire.ops.check_finite: "()",
     resofire.ops.retain_buffers: "()",
@@ -32,6 +39,24 @@ SIGNATURES = {
     resofire.nn.LIF: "(features, *, tau=2.0, train_tau=False, threshold=1.0, reset='soft', reset_gradient='detached', "
     "surrogate=ATan(alpha=2.0), backend='auto')",
     resofire.nn.SpatialNeuron: "(*, threshold=0.5, amplitude=True, surrogate=ATan(alpha=2.0))",
+    resofire.nn.BatchNorm: "(features, *, eps=1e-05, momentum=0.1)",
+    resofire.nn.SpikeLinear: "(in_features, out_features, bias=True, *, backend='auto')",
+    resofire.nn.SDTCM: f"(features, *, neuron={resofire.nn.PRFConfig()}, bidirectional=False, norm='batch', "
+    "prenorm=True, dropout=0.0, amplitude='sn', spatial_threshold=0.5, surrogate=ATan(alpha=2.0), backend='auto')",
+    resofire.nn.fire_rates: "(model, *, gradient=False)",
+    resofire.models.ClassifierConfig: f"({ENCODER}, classes)",
+    resofire.models.RetrievalConfig: f"({ENCODER}, classes=2)",
+    resofire.models.FeedforwardConfig: f"({NETWORK}, sizes)",
+    resofire.models.Classifier: "(config)",
+    resofire.models.Retrieval: "(config)",
+    resofire.models.Feedforward: "(config)",
+    resofire.models.Classifier.forward: "(self, x, *, lengths=None, cu_seqlens=None)",
+    resofire.models.Retrieval.forward: "(self, x, *, lengths=None, cu_seqlens=None)",
+    resofire.models.Feedforward.forward: "(self, x, *, lengths=None, cu_seqlens=None)",
+    resofire.models.Classifier.penalised: "(self, x, *, lengths=None, cu_seqlens=None)",
+    resofire.models.Classifier.step: "(self, x, state)",
+    resofire.models.Feedforward.step: "(self, x, state)",
+    resofire.models.build: "(config)",
 }
 
 
@@ -41,7 +66,7 @@ def plain(function) -> str:
     return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
 
 
-@pytest.mark.parametrize("function", SIGNATURES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", SIGNATURES, ids=lambda f: f.__qualname__)
 def test_signature(function):
     assert plain(function) == SIGNATURES[function]
 
@@ -50,8 +75,15 @@ def test_names():
     assert resofire.ops.__all__ == [
         "ATan", "LIFState", "PRFState", "Rectangle", "Sigmoid", "Surrogate", "Triangle", "check_finite", "explain",
         "lif", "lif_step", "prf", "prf_coefficients", "prf_step", "retain_buffers",
+        "spike_linear",
     ]  # fmt: skip
-    assert resofire.nn.__all__ == ["LIF", "PRF", "FireRates", "Neuron", "SpatialNeuron", "Trace", "fire_rates"]
+    assert resofire.nn.__all__ == [
+        "LIF", "PRF", "SDTCM", "BatchNorm", "FireRates", "LIFConfig", "Neuron", "PRFConfig", "SpatialNeuron",
+        "SpikeLinear", "Trace", "fire_rates",
+    ]  # fmt: skip
+    assert resofire.models.__all__ == [
+        "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Retrieval", "RetrievalConfig", "build",
+    ]  # fmt: skip
     assert resofire.ops.PRFState._fields == ("u", "r")
     assert resofire.ops.LIFState._fields == ("u",)
     for op in ("prf", "lif"):
@@ -59,6 +91,6 @@ def test_names():
 
 
 def test_importing_does_not_load_the_kernel_compilers():
-    code = "import sys, resofire.ops, resofire.nn; print({'numba', 'triton', 'spikingjelly'} & set(sys.modules))"
+    code = "import sys, resofire.models; print({'numba', 'triton', 'spikingjelly'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

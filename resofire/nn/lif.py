@@ -64,6 +64,9 @@ class LIF(Neuron):
         )
         return self._fired(spikes), last
 
+    def init_state(self, batch: int) -> LIFState:
+        return LIFState(self.beta().new_zeros(batch, self.features))
+
     @torch.no_grad()
     def trace(self, x: Tensor) -> Trace:
         require_current("LIF.trace", x, "B, T, N")

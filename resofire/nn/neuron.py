@@ -25,17 +25,39 @@ class Trace(NamedTuple):
     r: Tensor | None
 
 
+class Watcher(NamedTuple):
+    """Who is told how much a layer fired: (spikes per neuron and time step as a [] tensor, how many of those)."""
+
+    tell: Callable[[Tensor, int], None]
+    gradient: bool
+
+
 class Firing(nn.Module):
-    """A module that fires. It shows its spikes to whoever watches (`fire_rates`)."""
+    """A module that fires. It tells its fire rate to whoever watches (`fire_rates`)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._watchers: list[Callable[[Tensor], None]] = []
+        self._watchers: list[Watcher] = []
 
     def _fired(self, spikes: Tensor) -> Tensor:
-        for watcher in self._watchers:
-            watcher(spikes.detach())
+        """Passes raw spikes (0 or 1) on; their rate is worked out only where someone watches."""
+        if self._watchers:
+            wanted = any(watcher.gradient for watcher in self._watchers)
+            self._fired_rate(_rate(spikes if wanted else spikes.detach()), spikes.numel())
         return spikes
+
+    def _fired_rate(self, rate: Tensor, count: int) -> None:
+        """Tells a rate that has been worked out elsewhere."""
+        for watcher in self._watchers:
+            watcher.tell(rate, count)
+
+
+def _rate(spikes: Tensor) -> Tensor:
+    if spikes.numel() == 0:
+        return spikes.sum()
+    if spikes.requires_grad:
+        return in_full(spikes).mean()
+    return (spikes != 0).sum().double() / spikes.numel()
 
 
 class Neuron(Firing):
@@ -59,6 +81,10 @@ class Neuron(Firing):
         """Potentials and spikes of a whole sequence, by the reference; without gradient."""
         raise NotImplementedError
 
+    def init_state(self, batch: int) -> Any:
+        """The zero state of `batch` sequences. None means the same to `scan` and `step`."""
+        return None
+
     def forward(self, x: Tensor, **options: Any) -> Tensor:
         """The spikes of a whole sequence [B, T, N], from a zero state."""
         return self.scan(x, None, **options)[0]
@@ -73,6 +99,11 @@ class Neuron(Firing):
     def _held(self, name: str) -> Tensor:
         log = self._parameters.get(f"log_{name}")
         return in_full(self.get_buffer(name)) if log is None else in_full(log).exp()
+
+
+def zero_state(neuron: Any, batch: int) -> Any:
+    """The zero state of any module with a neuron's verbs; None, which means the same, if it does not say."""
+    return neuron.init_state(batch) if hasattr(neuron, "init_state") else None
 
 
 def in_full(value: Tensor) -> Tensor:
@@ -135,26 +166,38 @@ class FireRates:
         self._fired: dict[str, Tensor] = {}
         self._seen: dict[str, int] = {}
 
-    def add(self, name: str, spikes: Tensor) -> None:
-        fired = (spikes != 0).sum()
-        self._fired[name] = self._fired.get(name, torch.zeros_like(fired)) + fired
-        self._seen[name] = self._seen.get(name, 0) + spikes.numel()
+    def add(self, name: str, rate: Tensor, count: int) -> None:
+        # In float64 the number of spikes comes back out of its mean.
+        fired = rate.double() * count
+        self._fired[name] = self._fired[name] + fired if name in self._fired else fired
+        self._seen[name] = self._seen.get(name, 0) + count
 
     def __getitem__(self, name: str) -> float:
-        return float(self._fired[name]) / max(1, self._seen[name])
+        return float(self._fired[name].detach()) / max(1, self._seen[name])
 
     def as_dict(self) -> dict[str, float]:
         return {name: self[name] for name in self._fired}
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The rates as [] tensors, with their graph where `fire_rates` was asked for the gradient."""
+        return {name: fired / max(1, self._seen[name]) for name, fired in self._fired.items()}
+
 
 @contextmanager
-def fire_rates(model: nn.Module) -> Iterator[FireRates]:
-    """Watches every module of `model` that fires, called in whatever way; read the rates in the block or after it."""
+def fire_rates(model: nn.Module, *, gradient: bool = False) -> Iterator[FireRates]:
+    """Watches every module of `model` that fires, called in whatever way; read the rates in the block or after it.
+
+    gradient    keeps the graph of the rates (`FireRates.tensors`): through the surrogates they can be trained
+    """
     rates = FireRates()
     watched = []
+
+    def tell(name: str, rate: Tensor, count: int) -> None:
+        rates.add(name, rate if gradient else rate.detach(), count)
+
     for name, module in model.named_modules():
         if isinstance(module, Firing):
-            watcher = functools.partial(rates.add, name)
+            watcher = Watcher(functools.partial(tell, name), gradient)
             module._watchers.append(watcher)
             watched.append((module, watcher))
     try:

@@ -77,6 +77,10 @@ class PRF(Neuron):
         )
         return self._fired(spikes), last
 
+    def init_state(self, batch: int) -> PRFState:
+        like = self._held("delta")
+        return PRFState(like.new_zeros(batch, self.features), like.new_zeros(batch, self.features))
+
     @torch.no_grad()
     def trace(self, x: Tensor) -> Trace:
         require_current("PRF.trace", x, "B, T, N")

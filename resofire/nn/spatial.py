@@ -1,5 +1,7 @@
 """The Spatial Neuron: a LIF whose time constant has gone to 1, so that it sees the present step only."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -12,7 +14,8 @@ from .neuron import Firing, spread
 class SpatialNeuron(Firing):
     """s = α [x ≥ V], elementwise on any shape. α is one trained number, kept as log α (start α = 1), or fixed at 1.
 
-    It has no memory: `scan` and `step` are there so that it can stand where a temporal neuron does; their state is ().
+    It has no memory: `scan` and `step` are there so that it can stand where a temporal neuron does; their state is (),
+    and to walk in reverse or through packed sequences makes no difference to it.
     """
 
     def __init__(
@@ -32,7 +35,7 @@ class SpatialNeuron(Firing):
         spikes = self._fired(spike(x - self.threshold, self.surrogate))
         return spikes if self.log_amplitude is None else spikes * self.log_amplitude.exp().to(x.dtype)
 
-    def scan(self, x: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:
+    def scan(self, x: Tensor, state: tuple[()] | None = None, **options: Any) -> tuple[Tensor, tuple[()]]:
         return self(x), ()
 
     def step(self, x: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:

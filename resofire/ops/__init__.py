@@ -5,6 +5,7 @@ from .checks import check_finite
 from .lif import LIFState, lif, lif_step
 from .prf import PRFState, prf, prf_coefficients, prf_step
 from .registry import explain
+from .spike_linear import spike_linear
 from .surrogate import ATan, Rectangle, Sigmoid, Surrogate, Triangle
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "prf_coefficients",
     "prf_step",
     "retain_buffers",
+    "spike_linear",
 ]

@@ -33,15 +33,19 @@ def state_dtype(current: Tensor) -> torch.dtype:
     return torch.float64 if current.dtype == torch.float64 else torch.float32
 
 
+def require_floating(op: str, name: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{op}: {name} must be a tensor, got {type(value).__name__}")
+    if value.dtype not in _DTYPES:
+        raise TypeError(f"{op}: {name} must be float32, float64, float16 or bfloat16, got {_name(value.dtype)}")
+    if value.layout != torch.strided:
+        raise TypeError(f"{op}: {name} must be a dense tensor, got layout {value.layout}")
+
+
 def require_current(op: str, current: Tensor, dims: str) -> None:
-    if not isinstance(current, Tensor):
-        raise TypeError(f"{op}: current must be a tensor [{dims}], got {type(current).__name__}")
-    if current.dtype not in _DTYPES:
-        raise TypeError(f"{op}: current must be float32, float64, float16 or bfloat16, got {_name(current.dtype)}")
+    require_floating(op, "current", current)
     if current.dim() != len(dims.split(",")):
         raise ValueError(f"{op}: current must have shape [{dims}], got {list(current.shape)}")
-    if current.layout != torch.strided:
-        raise TypeError(f"{op}: current must be a dense tensor, got layout {current.layout}")
     require_finite(op, "current", current)
 
 

@@ -1,13 +1,14 @@
 """Which backend runs: each operator registers its backends in the order in which "auto" tries them.
 
-A backend is a function that runs a `Call`, and a function that says why it cannot (None: it can). A named backend
-runs or raises that reason; "auto" takes the first that can. The choice depends on the call alone, never on timing.
+A backend is a function that runs a checked call, a function that says why it cannot (None: it can), and perhaps one
+that says why it should not, as another is faster. A named backend runs or raises why it cannot; "auto" takes the first
+that can and should. The choice depends on the call alone, never on timing.
 """
 
 import difflib
 import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -38,29 +39,46 @@ class Result(NamedTuple):
 
 class Backend(NamedTuple):
     name: str
-    run: Callable[[Call], Result]
-    why_not: Callable[[Call], str | None]
+    run: Callable[[Any], Any]
+    why_not: Callable[[Any], str | None]
+    why_slow: Callable[[Any], str | None]
+
+    def reason(self, call: Any) -> str | None:
+        """Why "auto" does not take it. (Whether it would be slow is asked first: that can be cheaper to tell.)"""
+        return self.why_slow(call) or self.why_not(call)
 
 
 class _Op(NamedTuple):
-    prepare: Callable[..., Call]
+    prepare: Callable[..., Any]
+    describe: Callable[[Any], str]
     backends: dict[str, Backend]
 
 
 _OPS: dict[str, _Op] = {}
 
 
-def register_op(op: str, prepare: Callable[..., Call]) -> None:
-    """Makes an operator known. `prepare` turns the arguments of its public function into a checked call."""
-    _OPS[op] = _Op(prepare, {})
+def _current(call: Call) -> str:
+    return f"current {list(call.current.shape)} {call.current.dtype}"
 
 
-def register(op: str, name: str, run: Callable[[Call], Result], why_not: Callable[[Call], str | None]) -> None:
+def register_op(op: str, prepare: Callable[..., Any], describe: Callable[[Any], str] = _current) -> None:
+    """Makes an operator known. `prepare` turns the arguments of its public function into a checked call, `describe`
+    names what the choice depends on."""
+    _OPS[op] = _Op(prepare, describe, {})
+
+
+def register(
+    op: str,
+    name: str,
+    run: Callable[[Any], Any],
+    why_not: Callable[[Any], str | None],
+    why_slow: Callable[[Any], str | None] = lambda call: None,
+) -> None:
     """Adds a backend behind those already registered for this operator."""
-    _OPS[op].backends[name] = Backend(name, run, why_not)
+    _OPS[op].backends[name] = Backend(name, run, why_not, why_slow)
 
 
-def prepare(op: str, *args: object, **kwargs: object) -> Call:
+def prepare(op: str, *args: object, **kwargs: object) -> Any:
     """The checked call that the public function of this operator would make of its arguments."""
     return _OPS[op].prepare(*args, **kwargs)
 
@@ -70,7 +88,7 @@ def names(op: str) -> list[str]:
     return list(_OPS[op].backends)
 
 
-def why_not(op: str, name: str, call: Call) -> str | None:
+def why_not(op: str, name: str, call: Any) -> str | None:
     """Why this backend cannot run this call, or None if it can."""
     return _OPS[op].backends[name].why_not(call)
 
@@ -81,12 +99,12 @@ def nearest(word: object, valid: list[str]) -> str:
     return f"{', '.join(map(repr, valid))}" + (f" (did you mean {close[0]!r}?)" if close else "")
 
 
-def resolve(op: str, call: Call, backend: str) -> Backend:
+def resolve(op: str, call: Any, backend: str) -> Backend:
     """The backend that runs this call: the named one, or for "auto" the first that can."""
     backends = _OPS[op].backends
     if backend == "auto":
         for candidate in backends.values():
-            if candidate.why_not(call) is None:
+            if candidate.reason(call) is None:
                 return candidate
         raise RuntimeError(f"{op}: no backend can run this call: {_reasons(op, call)}")
     if not isinstance(backend, str) or backend not in backends:
@@ -97,9 +115,9 @@ def resolve(op: str, call: Call, backend: str) -> Backend:
     return backends[backend]
 
 
-def _reasons(op: str, call: Call) -> str:
+def _reasons(op: str, call: Any) -> str:
     return "; ".join(
-        f"{name}: {backend.why_not(call) or 'can, but comes later in the order'}"
+        f"{name}: {backend.reason(call) or 'can, but comes later in the order'}"
         for name, backend in _OPS[op].backends.items()
     )
 
@@ -117,9 +135,9 @@ def explain(op: str, *args: object, **kwargs: object) -> str:
     if asked != "auto":
         resolve(op, call, asked)  # type: ignore[arg-type]
     taken = resolve(op, call, "auto").name
-    lines = [f"{op}: auto takes {taken!r} for current {list(call.current.shape)} {call.current.dtype}"]
+    lines = [f"{op}: auto takes {taken!r} for {_OPS[op].describe(call)}"]
     for name, backend in _OPS[op].backends.items():
-        reason = backend.why_not(call)
+        reason = backend.reason(call)
         note = "taken" if name == taken else reason or "can run it, but comes later in the order"
         lines.append(f"  {name}: {note}")
     return "\n".join(lines)

@@ -201,3 +201,40 @@ def test_half_precision_modules_keep_their_decay():
 
 def test_modules_are_shown_on_the_meta_device():
     assert "delta=? trained" in repr(PRF(3).to("meta"))
+
+
+def test_fire_rates_can_be_trained():
+    model = nn.Sequential(LIF(5), nn.Linear(5, 7), SpatialNeuron())
+    x = 2 * torch.randn(3, 20, 5)
+    with fire_rates(model) as plain, fire_rates(model, gradient=True) as rates:
+        spikes = model[0](x)
+        model[2](model[1](spikes))
+        model[2](model[1](spikes[:1]))
+    assert rates.as_dict() == pytest.approx(plain.as_dict())
+    assert not plain.tensors()["2"].requires_grad
+    (ours,) = torch.autograd.grad(rates.tensors()["2"], model[1].weight)
+    again = torch.cat([model[2](model[1](spikes)), model[2](model[1](spikes[:1]))])
+    (wanted,) = torch.autograd.grad(again.mean(), model[1].weight)
+    assert wanted.abs().sum() > 0
+    torch.testing.assert_close(ours, wanted)
+
+
+def test_a_rate_worked_out_elsewhere_counts_and_no_watcher_costs_nothing():
+    neuron = LIF(5)
+    neuron._fired_rate(torch.tensor(1.0), 10)
+    with fire_rates(neuron) as rates:
+        neuron._fired_rate(torch.tensor(0.25), 20)
+        neuron(torch.zeros(2, 3, 5))
+        neuron(torch.zeros(2, 0, 5))
+    assert rates[""] == pytest.approx(0.25 * 20 / 50)
+    with fire_rates(neuron, gradient=True) as rates:
+        neuron(torch.zeros(2, 0, 5))
+    assert rates.as_dict() == {"": 0.0}
+
+
+@pytest.mark.parametrize("name", NEURONS)
+def test_the_zero_state_is_what_no_state_means(name):
+    neuron, x = NEURONS[name](), 3 * torch.randn(2, 20, 6)
+    zero = neuron.init_state(2)
+    assert all(not value.any() and value.shape == (2, 6) for value in zero)
+    assert torch.equal(neuron.scan(x, zero)[0], neuron(x))

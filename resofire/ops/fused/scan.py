@@ -29,13 +29,16 @@ ELEMENTS_PER_THREAD = 8192
 # More shares than threads even out a thread that is held up; each costs some microseconds.
 SHARES_PER_THREAD = 4
 
+# The strides of a [B, T, N] in flat memory, and where its first element lies.
+Place = tuple[int, int, int, int]
+
 
 def _run(kernel: Callable[..., None], plan: np.ndarray, shares: list[np.ndarray], *rest: object) -> None:
     """Runs a kernel on every share of a plan, on as many threads as torch uses."""
     share_out(lambda tasks: kernel(plan, tasks, *rest), shares, min(torch.get_num_threads(), len(shares)))
 
 
-def _plan(current: Tensor, resonant: bool, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[np.ndarray]]:
+def plan_of(current: Tensor, resonant: bool, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[np.ndarray]]:
     """Where the sequences lie and who does what.
 
     A row per sequence, its batch index, first step, length and first checkpoint; and the tasks in shares."""
@@ -48,7 +51,7 @@ def _plan(current: Tensor, resonant: bool, cu_seqlens: Tensor | None) -> tuple[n
     starts, ends = np.array(bounds[:-1], np.int64), np.array(bounds[1:], np.int64)
     index = np.arange(len(starts), dtype=np.int64)
     plan = np.stack([np.zeros_like(index), starts, ends - starts, starts // CHUNK + index], 1)
-    return plan, _deal(ends - starts, lanes, width, threads)
+    return plan, deal(ends - starts, lanes, width, threads)
 
 
 @functools.lru_cache(64)
@@ -56,10 +59,10 @@ def _even_plan(batch: int, length: int, lanes: int, width: int, threads: int) ->
     index = np.arange(batch, dtype=np.int64)
     zero = np.zeros_like(index)
     plan = np.stack([index, zero, zero + length, index * (-(-length // CHUNK))], 1)
-    return plan, _deal(zero + length, lanes, width, threads)
+    return plan, deal(zero + length, lanes, width, threads)
 
 
-def _deal(lengths: np.ndarray, lanes: int, width: int, threads: int) -> list[np.ndarray]:
+def deal(lengths: np.ndarray, lanes: int, width: int, threads: int) -> list[np.ndarray]:
     """The tasks (sequence, first lane, end lane) in shares of about equal work, a few for each thread."""
     sequences = len(lengths)
     threads = min(threads, int(lengths.sum()) * lanes // ELEMENTS_PER_THREAD)
@@ -88,27 +91,27 @@ def _deal(lengths: np.ndarray, lanes: int, width: int, threads: int) -> list[np.
     return [tasks[owner == piece] for piece in range(pieces)]
 
 
-def _flat(tensor: Tensor) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """The memory under a tensor as one row, and its strides; nothing is copied."""
+def flat(tensor: Tensor) -> tuple[np.ndarray, Place]:
+    """The memory under a tensor as one row, and where its elements lie; nothing is copied."""
     if tensor.numel() == 0:
-        return np.empty(0, _numpy(tensor.dtype)), (0, 0, 1)
+        return np.empty(0, _numpy(tensor.dtype)), (0, 0, 1, 0)
     strides = tensor.stride()
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
-    return tensor.detach().as_strided((span,), (1,)).numpy(), (strides[0], strides[1], strides[2])
+    return tensor.detach().as_strided((span,), (1,)).numpy(), (strides[0], strides[1], strides[2], 0)
 
 
 def _numpy(dtype: torch.dtype) -> Any:
     return np.float64 if dtype == torch.float64 else np.float32
 
 
-def _widened(rows: Tensor, pitch: int) -> Tensor:
+def widened(rows: Tensor, pitch: int) -> Tensor:
     """[..., N] copied to [..., pitch], with zeros behind."""
     wide = rows.new_zeros((*rows.shape[:-1], pitch))
     wide[..., : rows.shape[-1]] = rows
     return wide
 
 
-def _past_cache(tensor: Tensor) -> bool:
+def past_cache(tensor: Tensor) -> bool:
     """Whether to write a tensor past the caches: it is large, and each vector begins on a multiple of 64 bytes."""
     unit = 64 // tensor.element_size()
     aligned = tensor.data_ptr() % 64 == 0 and all(stride % unit == 0 for stride in tensor.stride()[:2])
@@ -121,20 +124,20 @@ def forward(
     """Spikes, final state and checkpoints [C', rows, padded N] of a call; see the package for the shapes."""
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan, shares = _plan(current, coefficients.shape[0] == 4, cu_seqlens)
+    plan, shares = plan_of(current, coefficients.shape[0] == 4, cu_seqlens)
     spikes = torch.empty_like(current)
     kept = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
     # A result must not hold old memory: the last lanes may stay unused, and a row between two packed sequences.
     (kept[..., lanes:] if cu_seqlens is None else kept).zero_()
-    running = _widened(state, pitch)
+    running = widened(state, pitch)
     if current.numel():
-        flat, at = _flat(current)
-        out, out_at = _flat(spikes)
+        source, at = flat(current)
+        out, out_at = flat(spikes)
         width = simd.BYTES // current.element_size()
         kernel = forward_kernel(width, coefficients.shape[0] == 4, RESETS[reset])
         _run(
-            kernel, plan, shares, lanes, flat, at, out, out_at, _past_cache(spikes),
-            _widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(), kept.view(-1).numpy(),
+            kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
+            widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(), kept.view(-1).numpy(),
             reverse,
         )  # fmt: skip
     return spikes, running[..., :lanes].clone(), kept
@@ -156,19 +159,19 @@ def backward(
     """The gradients of current, coefficients and initial state."""
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan, shares = _plan(current, coefficients.shape[0] == 4, cu_seqlens)
+    plan, shares = plan_of(current, coefficients.shape[0] == 4, cu_seqlens)
     sequences, states = len(plan), checkpoints.shape[0]
     grad_current = torch.empty_like(current)
     if grad_state is None:
         grad_state = current.new_zeros((states, sequences, lanes))
-    running = _widened(grad_state, pitch)
+    running = widened(grad_state, pitch)
     sums = np.zeros((coefficients.shape[0], sequences, pitch))
     if current.numel():
         # A gradient that is missing is a single zero, read again and again.
         grads = current.new_zeros(1).expand(current.shape) if grad_spikes is None else grad_spikes
-        flat, at = _flat(current)
-        pull, pull_at = _flat(grads.to(current.dtype))
-        out, out_at = _flat(grad_current)
+        source, at = flat(current)
+        pull, pull_at = flat(grads.to(current.dtype))
+        out, out_at = flat(grad_current)
         width = simd.BYTES // current.element_size()
         shape = surrogate_from(surrogate, numbers)
         assert shape.numba is not None
@@ -176,8 +179,8 @@ def backward(
             width, coefficients.shape[0] == 4, RESETS[reset], full and reset != "none", shape.numba, shape.vector
         )
         _run(
-            kernel, plan, shares, lanes, flat, at, pull, pull_at, out, out_at,
-            _past_cache(grad_current), _widened(coefficients, pitch).view(-1).numpy(), pitch,
+            kernel, plan, shares, lanes, source, at, pull, pull_at, 0.0, out, out_at,
+            past_cache(grad_current), widened(coefficients, pitch).view(-1).numpy(), pitch,
             checkpoints.contiguous().view(-1).numpy(), tuple(map(_numpy(current.dtype), numbers)),
             running.view(-1).numpy(), sums.reshape(-1), reverse,
         )  # fmt: skip

@@ -164,3 +164,39 @@ def add_wide(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def store_mask(typingctx: Any, array: Any, index: Any, x: Any, y: Any) -> Any:
+    """Writes one bit per lane, x ≥ y, to the bytes at array[index:]; the first lane is the lowest bit."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        b = _widen(context, builder, sig.args[3], args[3], x)
+        bits = ir.IntType(x.width)
+        place = _address(context, builder, args[0], sig.args[0], args[1], bits)
+        builder.store(builder.bitcast(builder.fcmp_ordered(">=", args[2], b), bits), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, x, y), codegen
+
+
+@intrinsic
+def lowest(typingctx: Any, word: Any) -> Any:
+    """The place of the lowest bit that is set in a word that is not 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def differs(typingctx: Any, x: Any, y: Any) -> Any:
+    """One bit per lane, x ≠ y (also where either is NaN), as a word; the first lane is the lowest bit."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        b = _widen(context, builder, sig.args[1], args[1], x)
+        bits = builder.bitcast(builder.fcmp_unordered("!=", args[0], b), ir.IntType(x.width))
+        return builder.zext(bits, ir.IntType(64))
+
+    return types.uint64(x, y), codegen

@@ -1,0 +1,97 @@
+"""What the configs of all networks share. A config is a frozen value; it is checked when it is made."""
+
+from dataclasses import dataclass, fields
+from numbers import Real
+
+from ..nn import LIFConfig, PRFConfig
+from ..nn.sdtcm import AMPLITUDES, NORMS, require_share
+from ..ops.checks import require_choice, require_real
+
+POOLS = ("mean", "last", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """The settings of every network.
+
+    pool           how the stream becomes one vector: its "mean" over the true length, its "last" step, or "none" for
+                   logits at every time step
+    rate_target, rate_weight    the spike-rate regulariser, see `Network.penalised`
+    backend        how the Linears on spikes run; `neuron` has a backend of its own
+    """
+
+    neuron: PRFConfig | LIFConfig = PRFConfig()  # noqa: RUF009 - frozen
+    pool: str = "mean"
+    rate_target: float | None = None
+    rate_weight: float = 0.0
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        for item in fields(self):
+            if item.type is bool and not isinstance(getattr(self, item.name), bool):
+                raise ValueError(f"{owner}: {item.name} must be True or False, got {getattr(self, item.name)!r}")
+        if isinstance(self.neuron, type) or not callable(getattr(self.neuron, "build", None)):
+            raise ValueError(
+                f"{owner}: neuron must be settings such as PRFConfig() or LIFConfig(), got {self.neuron!r}"
+            )
+        require_choice(owner, "pool", self.pool, POOLS)
+        if self.rate_target is not None and not (_real(self.rate_target) and 0 <= self.rate_target <= 1):
+            raise ValueError(f"{owner}: rate_target must be None or from 0 to 1, got {self.rate_target!r}")
+        if not _real(self.rate_weight) or not 0 <= self.rate_weight < float("inf"):
+            raise ValueError(f"{owner}: rate_weight must be a number of at least 0, got {self.rate_weight!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(NetworkConfig):
+    """The settings of an `Encoder`: `depth` SD-TCM blocks of `features` channels; the rest is as in `nn.SDTCM`.
+
+    inputs, vocabulary    exactly one: the channels of real-valued input, or the number of different tokens
+    last_norm             a batch norm behind the last block; None: if the blocks are pre-norm with norm "batch"
+    """
+
+    features: int
+    depth: int
+    inputs: int | None = None
+    vocabulary: int | None = None
+    bidirectional: bool = False
+    norm: str = "batch"
+    prenorm: bool = True
+    last_norm: bool | None = None
+    dropout: float = 0.0
+    amplitude: str = "sn"
+    spatial_threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = type(self).__name__
+        require_count(owner, "features", self.features)
+        require_count(owner, "depth", self.depth)
+        if (self.inputs is None) == (self.vocabulary is None):
+            raise ValueError(
+                f"{owner}: exactly one of inputs and vocabulary must be given, got inputs={self.inputs!r} and "
+                f"vocabulary={self.vocabulary!r}"
+            )
+        if self.inputs is not None:
+            require_count(owner, "inputs", self.inputs)
+        if self.vocabulary is not None:
+            require_count(owner, "vocabulary", self.vocabulary)
+        require_choice(owner, "norm", self.norm, NORMS)
+        require_choice(owner, "amplitude", self.amplitude, AMPLITUDES)
+        if self.last_norm is not None and not isinstance(self.last_norm, bool):
+            raise ValueError(f"{owner}: last_norm must be None, True or False, got {self.last_norm!r}")
+        require_share(owner, "dropout", self.dropout)
+        require_real(owner, "spatial_threshold", self.spatial_threshold)
+
+    @property
+    def has_last_norm(self) -> bool:
+        return (self.norm == "batch" and self.prenorm) if self.last_norm is None else self.last_norm
+
+
+def require_count(owner: str, name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{owner}: {name} must be a positive whole number, got {value!r}")
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,88 @@
+"""From a sequence to one vector: input layer, SD-TCM blocks, last norm, pool. The networks put a head on it."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..nn import SDTCM, BatchNorm
+from .config import EncoderConfig
+from .network import require_tokens, require_values, require_vocabulary
+from .sequences import Sequences, StreamState, advance, arrange, require_state, start
+
+
+class Encoder(nn.Module):
+    """[B, T, inputs] values or [B, T] tokens to [B, D], or to the stream itself if the pool is "none".
+
+    The input layer stays dense: a Linear on values, which are no spikes, or an Embedding of tokens.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        if config.inputs is not None:
+            self.input: nn.Linear | nn.Embedding = nn.Linear(config.inputs, config.features)
+        elif config.vocabulary is not None:
+            self.input = nn.Embedding(config.vocabulary, config.features)
+        self.blocks = nn.ModuleList(
+            SDTCM(
+                config.features, neuron=config.neuron, bidirectional=config.bidirectional, norm=config.norm,
+                prenorm=config.prenorm, dropout=config.dropout, amplitude=config.amplitude,
+                spatial_threshold=config.spatial_threshold, backend=config.backend,
+            )
+            for _ in range(config.depth)
+        )  # fmt: skip
+        self.norm = BatchNorm(config.features) if config.has_last_norm else None
+
+    def forward(
+        self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None, owner: str = "Encoder"
+    ) -> tuple[Tensor, Sequences]:
+        """The pooled vectors, and how the batch was divided. `owner` is who complains about bad input."""
+        self.require_input(owner, x, "B, T")
+        x, sequences = arrange(owner, x, lengths, cu_seqlens)
+        stream = self._input(owner, x)
+        for block in self.blocks:
+            stream = block(stream, cu_seqlens=sequences.cu_seqlens)
+        if self.norm is not None:
+            stream = self.norm(stream)
+        return sequences.pool(stream, self.config.pool), sequences
+
+    def init_state(self, batch: int, *, owner: str = "Encoder") -> StreamState:
+        layers = tuple(block.init_state(batch) for block in self._causal_blocks(f"{owner}.init_state"))
+        return start(layers, self.config.pool, batch, self.config.features, self.input.weight.device)
+
+    def step(self, x: Tensor, state: StreamState | None, *, owner: str = "Encoder") -> tuple[Tensor, StreamState]:
+        """One time step: what the pool of all steps so far is, and the state after it."""
+        op = f"{owner}.step"
+        self.require_input(op, x, "B")
+        blocks = self._causal_blocks(op)
+        if self.norm is not None:
+            self.norm.require_running(op)
+        if state is None:
+            state = self.init_state(x.shape[0])
+        require_state(op, state, len(blocks))
+        stream, layers = self._input(op, x), []
+        for block, layer in zip(blocks, state.layers, strict=True):
+            stream, last = block.step(stream, layer)
+            layers.append(last)
+        if self.norm is not None:
+            stream = self.norm(stream)
+        return advance(tuple(layers), state, stream)
+
+    def require_input(self, owner: str, x: Tensor, dims: str) -> None:
+        """The form of an input with the leading dimensions `dims`."""
+        if self.config.inputs is not None:
+            require_values(owner, x, dims, self.config.inputs, self.input.weight)
+        else:
+            require_tokens(owner, x, dims)
+
+    def _input(self, owner: str, x: Tensor) -> Tensor:
+        if self.config.vocabulary is not None:
+            # Only now, when padding is gone: it may hold anything.
+            require_vocabulary(owner, x, self.config.vocabulary)
+            x = x.long()
+        return self.input(x)
+
+    def _causal_blocks(self, op: str) -> list[Any]:
+        if self.config.bidirectional:
+            raise RuntimeError(f"{op}: a bidirectional network needs whole sequences and cannot be streamed")
+        return list(self.blocks)

@@ -1,0 +1,70 @@
+"""What all networks share: how they are called, and the spike-rate regulariser."""
+
+import torch
+from torch import Tensor, nn
+
+from ..nn import fire_rates
+from ..ops.checks import state_dtype
+from .config import NetworkConfig
+from .sequences import is_whole
+
+
+class Network(nn.Module):
+    """A network made from a config, called as model(x, *, lengths=None, cu_seqlens=None) -> logits."""
+
+    config: NetworkConfig
+
+    def penalised(
+        self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """The logits, a penalty to add to the loss, and the fire rate of each neuron layer by its name.
+
+        penalty = rate_weight · Σ (rate - rate_target)² over the neuron layers, temporal and spatial ones alike. It is
+        a bare quadratic with two sides: a layer that fires too little is drawn up as one that fires too much is drawn
+        down. It reaches the weights through the surrogates. Without a rate_target it is zero.
+        """
+        target = self.config.rate_target
+        with fire_rates(self, gradient=target is not None) as watched:
+            logits = self(x, lengths=lengths, cu_seqlens=cu_seqlens)
+        rates = watched.tensors()
+        penalty = torch.zeros((), dtype=torch.float64, device=logits.device)
+        if target is not None:
+            penalty = penalty + self.config.rate_weight * sum((rate - target) ** 2 for rate in rates.values())
+        return logits, penalty.to(state_dtype(logits)), {name: rate.detach() for name, rate in rates.items()}
+
+
+def require_values(owner: str, x: Tensor, dims: str, inputs: int, like: Tensor) -> None:
+    """Real-valued input of shape [dims, inputs], in the type of the weights it meets."""
+    shape = f"[{dims}, {inputs}]"
+    _require_shape(owner, x, shape)
+    if x.shape[-1] != inputs:
+        raise ValueError(f"{owner}: x must have shape {shape}, got {list(x.shape)}")
+    if x.dtype != like.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
+        raise TypeError(f"{owner}: x must be {_name(like.dtype)} like the weights, got {_name(x.dtype)}")
+
+
+def require_tokens(owner: str, x: Tensor, dims: str) -> None:
+    """Whole numbers of shape [dims]; `require_vocabulary` looks at their values."""
+    _require_shape(owner, x, f"[{dims}]")
+    if not is_whole(x):
+        raise TypeError(f"{owner}: x must hold tokens, which are whole numbers, got {_name(x.dtype)}")
+
+
+def require_vocabulary(owner: str, tokens: Tensor, vocabulary: int) -> None:
+    """Looks at values that lie in the CPU's memory; to read them back from a GPU would stall its stream."""
+    if tokens.device.type != "cpu" or torch.compiler.is_compiling() or tokens.numel() == 0:
+        return
+    for extreme in torch.aminmax(tokens):
+        if not 0 <= int(extreme) < vocabulary:
+            raise ValueError(f"{owner}: x must hold tokens from 0 to {vocabulary - 1}, got {int(extreme)}")
+
+
+def _require_shape(owner: str, x: Tensor, shape: str) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{owner}: x must be a tensor {shape}, got {type(x).__name__}")
+    if x.dim() != len(shape.split(",")):
+        raise ValueError(f"{owner}: x must have shape {shape}, got {list(x.shape)}")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,62 @@
+"""Do two documents belong together? One encoder reads both, a small head compares the two vectors."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..ops.checks import require_choice, sequence_count
+from .config import EncoderConfig, require_count
+from .encoder import Encoder
+from .network import Network
+from .sequences import require_lengths
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalConfig(EncoderConfig):
+    """The settings of a `Retrieval`. Its pool is "mean" or "last"."""
+
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count("RetrievalConfig", "classes", self.classes)
+        require_choice("RetrievalConfig", "pool", self.pool, ("mean", "last"))
+
+
+class Retrieval(Network):
+    """Pairs of sequences to classes: [a, b, a - b, a·b] → Linear → GELU → Linear."""
+
+    config: RetrievalConfig
+
+    def __init__(self, config: RetrievalConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.head = nn.Sequential(
+            nn.Linear(4 * config.features, config.features), nn.GELU(), nn.Linear(config.features, config.classes)
+        )
+
+    def forward(self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
+        """Logits [B, classes].
+
+        x           [B, 2, T] tokens or [B, 2, T, inputs] values; packed, [1, S] or [1, S, inputs] with `cu_seqlens` of
+                    2B + 1 bounds: documents 2i and 2i + 1 are pair i
+        lengths     [B, 2], from 0 to T
+        """
+        if cu_seqlens is None:
+            self.encoder.require_input("Retrieval", x, "B, 2, T")
+            if x.shape[1] != 2:
+                raise ValueError(f"Retrieval: x must hold 2 documents in its second dimension, got {list(x.shape)}")
+            if lengths is not None:
+                require_lengths("Retrieval", lengths, (x.shape[0], 2), x.shape[2])
+                lengths = lengths.flatten()
+            x = x.flatten(0, 1)
+        else:
+            self.encoder.require_input("Retrieval", x, "1, S")
+            documents = sequence_count("Retrieval", x[:1], cu_seqlens)
+            if documents % 2:
+                raise ValueError(f"Retrieval: cu_seqlens must bound an even number of documents, got {documents}")
+        pooled, _ = self.encoder(x, lengths=lengths, cu_seqlens=cu_seqlens, owner="Retrieval")
+        a, b = pooled[0::2], pooled[1::2]
+        return self.head(torch.cat((a, b, a - b, a * b), -1))

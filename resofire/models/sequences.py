@@ -1,0 +1,134 @@
+"""Where the sequences lie in a batch: of one length, of different lengths, or packed; and how each becomes one vector.
+
+Sequences of different lengths are packed end to end before anything is computed: padding costs nothing, counts in no
+statistics, and what it holds does not matter.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..nn.neuron import in_full
+from ..ops.checks import require_bounds, sequence_count
+
+# Sums over time are taken in pieces of this many steps: in one go, float32 would lose digits on long sequences.
+_PIECE = 64
+
+
+class Sequences(NamedTuple):
+    """How to read a stream: [B, T, D] if `cu_seqlens` is None, else [1, S, D]."""
+
+    batch: int  # B
+    cu_seqlens: Tensor | None = None  # [B + 1], int32
+    places: Tensor | None = None  # [S]: where in the flattened [B, T] each step was, if it was us who packed
+    steps: int = 0  # T, if it was us who packed
+
+    def pool(self, stream: Tensor, how: str) -> Tensor:
+        """[B, D]: each sequence's mean over its true length, or its last step; an empty one gives zeros."""
+        if how == "none":
+            return stream
+        if stream.shape[1] == 0:
+            return stream.new_zeros(self.batch, stream.shape[2])
+        if self.cu_seqlens is None:
+            return stream.mean(1) if how == "mean" else stream[:, -1]
+        bounds = self.cu_seqlens.long()
+        lengths = bounds.diff()[:, None]
+        if how == "last":
+            return torch.where(lengths > 0, stream[0, (bounds[1:] - 1).clamp(min=0)], 0)
+        return (_sums(in_full(stream[0]), lengths[:, 0]) / lengths.clamp(min=1)).to(stream.dtype)
+
+    def restore(self, y: Tensor) -> Tensor:
+        """Puts [1, S, C] back to [B, T, C], zeros behind each end, if it was us who packed."""
+        if self.places is None:
+            return y
+        padded = y.new_zeros(self.batch * self.steps, y.shape[2]).index_copy(0, self.places, y[0])
+        return padded.view(self.batch, self.steps, y.shape[2])
+
+
+class StreamState(NamedTuple):
+    """What a network carries from one time step to the next: its layers' states, and the running sum of the read-out.
+
+    The sum is in float64, as a stream has no end; it and the count [B] are None unless the pool is "mean".
+    """
+
+    layers: tuple[Any, ...]
+    total: Tensor | None
+    steps: Tensor | None
+
+
+def start(layers: tuple[Any, ...], pool: str, batch: int, features: int, device: torch.device) -> StreamState:
+    """The state before the first step."""
+    if pool != "mean":
+        return StreamState(layers, None, None)
+    total = torch.zeros(batch, features, dtype=torch.float64, device=device)
+    return StreamState(layers, total, torch.zeros(batch, dtype=torch.int64, device=device))
+
+
+def advance(layers: tuple[Any, ...], state: StreamState, stream: Tensor) -> tuple[Tensor, StreamState]:
+    """What one more step [B, D] makes of the read-out."""
+    if state.total is None or state.steps is None:
+        return stream, StreamState(layers, None, None)
+    total, steps = state.total + stream, state.steps + 1
+    return (total / steps[:, None]).to(stream.dtype), StreamState(layers, total, steps)
+
+
+def require_state(op: str, state: StreamState, layers: int) -> None:
+    if not isinstance(state, StreamState) or len(state.layers) != layers:
+        got = f"{len(state.layers)} layers" if isinstance(state, StreamState) else type(state).__name__
+        raise TypeError(f"{op}: state must be what init_state or step returned, with {layers} layers, got {got}")
+
+
+def arrange(
+    owner: str, x: Tensor, lengths: Tensor | None, cu_seqlens: Tensor | None
+) -> tuple[Tensor, Sequences]:  # fmt: skip
+    """Checks how a batch [B, T, ...] is said to be divided, and packs it if `lengths` are given."""
+    if lengths is not None and cu_seqlens is not None:
+        raise ValueError(f"{owner}: lengths and cu_seqlens must not both be given")
+    if lengths is not None:
+        return _pack(owner, x, lengths)
+    if cu_seqlens is None:
+        return x, Sequences(x.shape[0])
+    if x.shape[0] != 1:
+        raise ValueError(f"{owner}: x must be packed as [1, S, ...] when cu_seqlens is given, got {list(x.shape)}")
+    batch = sequence_count(owner, x, cu_seqlens)
+    # To read them back from a GPU would stall its stream.
+    if cu_seqlens.device.type == "cpu" and not torch.compiler.is_compiling():
+        require_bounds(owner, cu_seqlens.tolist(), x.shape[1])
+    return x, Sequences(batch, cu_seqlens)
+
+
+def require_lengths(owner: str, lengths: Tensor, shape: tuple[int, ...], longest: int) -> None:
+    if not isinstance(lengths, Tensor) or not is_whole(lengths):
+        got = str(lengths.dtype).removeprefix("torch.") if isinstance(lengths, Tensor) else type(lengths).__name__
+        raise TypeError(f"{owner}: lengths must be a tensor of whole numbers, got {got}")
+    if lengths.shape != shape:
+        raise ValueError(f"{owner}: lengths must have shape {list(shape)}, got {list(lengths.shape)}")
+    bad = lengths[(lengths < 0) | (lengths > longest)]
+    if bad.numel():
+        raise ValueError(f"{owner}: lengths must be from 0 to {longest}, got {bad[0].item()}")
+
+
+def is_whole(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def _pack(owner: str, x: Tensor, lengths: Tensor) -> tuple[Tensor, Sequences]:
+    batch, steps = x.shape[:2]
+    require_lengths(owner, lengths, (batch,), steps)
+    lengths = lengths.to(x.device)
+    places = (torch.arange(steps, device=x.device) < lengths[:, None]).flatten().nonzero()[:, 0]
+    cu_seqlens = torch.zeros(batch + 1, dtype=torch.int32, device=x.device)
+    cu_seqlens[1:] = lengths.cumsum(0)
+    return x.flatten(0, 1).index_select(0, places)[None], Sequences(batch, cu_seqlens, places, steps)
+
+
+def _sums(x: Tensor, lengths: Tensor) -> Tensor:
+    """The sums [B, D] of x [S, D] over each sequence, always added in the same order."""
+    pieces = (lengths + _PIECE - 1) // _PIECE
+    sequence = torch.repeat_interleave(pieces)
+    before = (pieces.cumsum(0) - pieces)[sequence]
+    nth = torch.arange(len(sequence), device=x.device) - before
+    sizes = (lengths[sequence] - nth * _PIECE).clamp(max=_PIECE)
+    parts = torch.segment_reduce(x, "sum", lengths=sizes, axis=0, initial=0)
+    return torch.segment_reduce(parts, "sum", lengths=pieces, axis=0, initial=0)

@@ -1,0 +1,68 @@
+"""Batch norm over time steps: every position in front of the last dimension is one sample of each channel."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .neuron import in_full
+
+
+class BatchNorm(nn.Module):
+    """Batch norm of [..., features] over all positions; names in the state dict are those of `nn.BatchNorm1d`.
+
+    Padding would count as time steps, so hand sequences of different lengths over packed. An empty batch passes
+    through and leaves the running statistics alone.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, features: int, *, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        if isinstance(features, bool) or not isinstance(features, int) or features < 1:
+            raise ValueError(f"BatchNorm: features must be a positive whole number, got {features!r}")
+        if not eps > 0:
+            raise ValueError(f"BatchNorm: eps must be positive, got {eps!r}")
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"BatchNorm: momentum must be from 0 to 1, got {momentum!r}")
+        self.features, self.eps, self.momentum = features, eps, momentum
+        self.weight = nn.Parameter(torch.ones(features))
+        self.bias = nn.Parameter(torch.zeros(features))
+        self.register_buffer("running_mean", torch.zeros(features))
+        self.register_buffer("running_var", torch.ones(features))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """Scale and shift, each [features], of the running statistics: what it does to x outside of training."""
+        scale = in_full(self.weight) * torch.rsqrt(in_full(self.running_var) + self.eps)
+        return scale, in_full(self.bias) - in_full(self.running_mean) * scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() == 0 or x.shape[-1] != self.features:
+            raise ValueError(f"BatchNorm: x must have shape [..., {self.features}], got {list(x.shape)}")
+        if x.numel() == 0:
+            return x
+        if not self.training:
+            # Two roundings, whatever the shape: a step and a whole sequence get the same bits.
+            scale, shift = self.affine()
+            return (x * scale + shift).to(x.dtype)
+        steps = x.numel() // self.features
+        if steps < 2:
+            raise ValueError(f"BatchNorm: training needs at least two time steps in a batch, got {steps}")
+        self.num_batches_tracked.add_(1)
+        out = F.batch_norm(
+            x.reshape(steps, self.features), self.running_mean, self.running_var, self.weight, self.bias,
+            training=True, momentum=self.momentum, eps=self.eps,
+        )  # fmt: skip
+        return out.view(x.shape)
+
+    def require_running(self, op: str) -> None:
+        """Raises while training: a stream has no batch to take statistics from."""
+        if self.training:
+            raise RuntimeError(
+                f"{op}: batch statistics cannot be streamed; call .eval() to use the running statistics of the norm"
+            )
+
+    def extra_repr(self) -> str:
+        return f"{self.features}, eps={self.eps:g}, momentum={self.momentum:g}"

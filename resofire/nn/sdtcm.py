@@ -1,0 +1,165 @@
+"""The Spike-Driven Token and Channel Mixer: the residual block that the networks are made of.
+
+    S = TN(N(U))    R = U + D(W S + b)    S' = SN(R)    U⁺ = R + D(W' S' + b')         pre-norm
+    S = TN(U)       R = U + D(W S + b)    S' = SN(R)    U⁺ = N(R + D(W' S' + b'))      post-norm
+
+U is the real-valued stream [B, T, D]. TN is the temporal neuron, which mixes tokens (time steps); SN the spatial
+neuron, which sees one time step; both Linears, which mix channels, see spikes only. N is a batch norm over all time
+steps; as pre-norm it stands on the neuron's input alone, the shortcut carries U itself. D is a dropout of whole time
+steps: one draw for each sequence and time step, for all its channels. Bidirectional: a second TN of its own walks each
+sequence from its end, S = [TN, TN reversed] has 2D channels and W is [D, 2D].
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..ops import ATan, Surrogate
+from ..ops.checks import require_choice
+from .config import NeuronConfig, PRFConfig
+from .neuron import zero_state
+from .norm import BatchNorm
+from .spatial import SpatialNeuron
+from .spike_linear import SpikeLinear
+
+NORMS = ("batch", "none")
+AMPLITUDES = ("none", "sn", "tn", "both")
+
+
+class SDTCM(nn.Module):
+    """One block of `features` channels; the equation is at the top of this file.
+
+    neuron               settings such as PRFConfig(), or any callable that takes the number of channels and makes a
+                         module with the verbs scan(x, state, *, cu_seqlens, reverse) and step(x, state)
+    dropout              the share of time steps that each D drops in training; the others are scaled up
+    amplitude            which spikes have a trained size α (one number, kept as its logarithm, start α = 1): those of
+                         the spatial neuron "sn", of the temporal neuron "tn", "both" or "none"
+    spatial_threshold, surrogate    those of the spatial neuron; the temporal one has its own in `neuron`
+    backend              how the Linears run, see `resofire.ops.spike_linear`; `neuron` has a backend of its own
+
+    The state of a block is its temporal neuron's.
+    """
+
+    token_neuron: Any
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        neuron: NeuronConfig | Callable[[int], nn.Module] = PRFConfig(),  # noqa: B008 - frozen
+        bidirectional: bool = False,
+        norm: str = "batch",
+        prenorm: bool = True,
+        dropout: float = 0.0,
+        amplitude: str = "sn",
+        spatial_threshold: float = 0.5,
+        surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        if isinstance(features, bool) or not isinstance(features, int) or features < 1:
+            raise ValueError(f"SDTCM: features must be a positive whole number, got {features!r}")
+        require_choice("SDTCM", "norm", norm, NORMS)
+        require_choice("SDTCM", "amplitude", amplitude, AMPLITUDES)
+        require_share("SDTCM", "dropout", dropout)
+        self.features, self.bidirectional, self.prenorm = features, bidirectional, prenorm
+        self.dropout, self.backend = dropout, backend
+        self.norm = BatchNorm(features) if norm == "batch" else None
+        self.token_neuron = _temporal_neuron(neuron, features)
+        self.token_neuron_reverse: Any = _temporal_neuron(neuron, features) if bidirectional else None
+        self.log_amplitude = nn.Parameter(torch.zeros(())) if amplitude in ("tn", "both") else None
+        self.token_linear = SpikeLinear((1 + bidirectional) * features, features, backend=backend)
+        self.channel_neuron = SpatialNeuron(
+            threshold=spatial_threshold, amplitude=amplitude in ("sn", "both"), surrogate=surrogate
+        )
+        self.channel_linear = SpikeLinear(features, features, backend=backend)
+
+    def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
+        """The stream after the block, for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
+        self._require_stream("SDTCM", u, "B, T")
+        return self._composed(u, cu_seqlens)[0]
+
+    def scan(self, u: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Any]:
+        """A piece of each sequence from a state (None: zero): the stream after the block, and the state after it."""
+        self._require_stream("SDTCM.scan", u, "B, T")
+        self._require_causal("SDTCM.scan")
+        if state is not None and self.norm is not None:
+            self.norm.require_running("SDTCM.scan")
+        return self._composed(u, cu_seqlens, state)
+
+    def step(self, u: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """One time step [B, D] from a state (None: zero): the stream after the block, and the state after it."""
+        self._require_stream("SDTCM.step", u, "B")
+        self._require_causal("SDTCM.step")
+        if self.norm is not None:
+            self.norm.require_running("SDTCM.step")
+        spikes, last = self.token_neuron.step(self._before(u), state)
+        return self._after(u, spikes), last
+
+    def init_state(self, batch: int) -> Any:
+        """The zero state of `batch` sequences; None, which means the same, for a neuron without `init_state`."""
+        self._require_causal("SDTCM.init_state")
+        return zero_state(self.token_neuron, batch)
+
+    def _composed(self, u: Tensor, cu_seqlens: Tensor | None, state: Any = None) -> tuple[Tensor, Any]:
+        """The definition, operator by operator."""
+        x = self._before(u)
+        spikes, last = self.token_neuron.scan(x, state, cu_seqlens=cu_seqlens)
+        if self.token_neuron_reverse is not None:
+            behind, _ = self.token_neuron_reverse.scan(x, None, cu_seqlens=cu_seqlens, reverse=True)
+            spikes = torch.cat((spikes, behind), -1)
+        return self._after(u, spikes), last
+
+    def _before(self, u: Tensor) -> Tensor:
+        """What the temporal neuron is given."""
+        return self.norm(u) if self.norm is not None and self.prenorm else u
+
+    def _after(self, u: Tensor, spikes: Tensor) -> Tensor:
+        """All that follows the temporal neuron: it has no memory, so a step and a sequence go the same way."""
+        if self.log_amplitude is not None:
+            spikes = spikes * self.log_amplitude.exp().to(spikes.dtype)
+        r = u + self._drop(self.token_linear(spikes))
+        out = r + self._drop(self.channel_linear(self.channel_neuron(r)))
+        return self.norm(out) if self.norm is not None and not self.prenorm else out
+
+    def _drop(self, x: Tensor) -> Tensor:
+        if not self.training or self.dropout == 0:
+            return x
+        return x * F.dropout(x.new_ones((*x.shape[:-1], 1)), self.dropout)
+
+    def _require_stream(self, op: str, u: Tensor, dims: str) -> None:
+        if not isinstance(u, Tensor):
+            raise TypeError(f"{op}: u must be a tensor [{dims}, {self.features}], got {type(u).__name__}")
+        if u.dim() != len(dims.split(",")) + 1 or u.shape[-1] != self.features:
+            raise ValueError(f"{op}: u must have shape [{dims}, {self.features}], got {list(u.shape)}")
+
+    def _require_causal(self, op: str) -> None:
+        if self.bidirectional:
+            raise RuntimeError(f"{op}: a bidirectional block needs whole sequences and cannot be streamed")
+
+    def extra_repr(self) -> str:
+        order = "none" if self.norm is None else "pre" if self.prenorm else "post"
+        alpha = "" if self.log_amplitude is None else ", token amplitude trained"
+        return f"{self.features}, norm={order}, dropout={self.dropout:g}{alpha}"
+
+
+def require_share(owner: str, name: str, value: float) -> None:
+    """A number from 0 up to, but not, 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(f"{owner}: {name} must be from 0 up to, but not, 1, got {value!r}")
+
+
+def _temporal_neuron(neuron: NeuronConfig | Callable[[int], nn.Module], features: int) -> nn.Module:
+    make = getattr(neuron, "build", neuron)
+    if not callable(make) or isinstance(neuron, nn.Module):
+        raise TypeError(
+            f"SDTCM: neuron must be settings such as PRFConfig() or a callable that makes a neuron of some features, "
+            f"got {neuron!r}"
+        )
+    made = make(features)
+    if not isinstance(made, nn.Module) or not (hasattr(made, "scan") and hasattr(made, "step")):
+        raise TypeError(f"SDTCM: neuron must make a module with scan and step, got {type(made).__name__}")
+    return made

@@ -1,0 +1,55 @@
+"""A checked call of `spike_linear`, and what is known of its spikes once they have been looked at."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..checks import require_finite, require_floating
+
+
+@dataclass(frozen=True)
+class LinearCall:
+    spikes: Tensor  # [..., in]
+    weight: Tensor  # [out, in]
+    bias: Tensor | None  # [out]
+
+    @cached_property
+    def packed(self) -> tuple[Tensor, Tensor]:
+        """The spikes as bits [M, words], and their amplitude: 0 if there are none, NaN if they are no spike train."""
+        bits, amplitude = torch.ops.resofire.pack_spikes(self.spikes.detach())
+        return bits, amplitude
+
+    @cached_property
+    def density(self) -> float:
+        """The share of inputs that are active."""
+        bits, _ = self.packed
+        return float(torch.ops.resofire.count_bits(bits)) / max(1, self.spikes.numel())
+
+
+def prepare(spikes: Tensor, weight: Tensor, bias: Tensor | None = None) -> LinearCall:
+    op = "spike_linear"
+    require_floating(op, "spikes", spikes)
+    require_floating(op, "weight", weight)
+    if weight.dim() != 2:
+        raise ValueError(f"{op}: weight must have shape [out, in], got {list(weight.shape)}")
+    if spikes.dim() < 1 or spikes.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"{op}: spikes must have shape [..., {weight.shape[1]}] to go with weight {list(weight.shape)}, "
+            f"got {list(spikes.shape)}"
+        )
+    if bias is not None:
+        require_floating(op, "bias", bias)
+        if bias.shape != weight.shape[:1]:
+            raise ValueError(f"{op}: bias must have shape [{weight.shape[0]}], got {list(bias.shape)}")
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and (value.dtype != spikes.dtype or value.device != spikes.device):
+            raise TypeError(
+                f"{op}: {name} must be {spikes.dtype} on {spikes.device} like spikes, "
+                f"got {value.dtype} on {value.device}"
+            )
+        if value is not None:
+            require_finite(op, name, value)
+    require_finite(op, "spikes", spikes)
+    return LinearCall(spikes, weight, bias)

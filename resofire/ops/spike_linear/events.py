@@ -1,0 +1,215 @@
+"""The event-driven product, in Numba: the operators for torch, and the host side of the kernels."""
+
+from typing import Any, Never
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..fused import HAVE_NUMBA
+from ..fused.threads import share_out
+from ..surrogate import refuse_double_backward
+from .call import LinearCall
+
+# At this share of active inputs adding rows takes about as long as the dense product; see LOG.md.
+BREAK_EVEN = 0.35
+# Below this many time steps, or columns, the dense product is over before the events are counted.
+FEWEST_STEPS, FEWEST_COLUMNS = 512, 32
+WORD = 64
+TILE_BYTES = 512  # a tile of columns; rows of bits are padded so that a tile's bits never reach into the next row
+
+
+def words(lanes: int) -> int:
+    """How many 64-bit words hold the bits of a row."""
+    return 2 * -(-lanes // (2 * WORD))
+
+
+def shares(steps: int, threads: int, unit: int) -> list[tuple[int, int]]:
+    """The time steps in some stretches for each thread, in multiples of `unit`."""
+    pieces = max(1, min(4 * threads, steps // (4 * unit)))
+    size = -(-steps // (pieces * unit)) * unit
+    return [(first, min(first + size, steps)) for first in range(0, steps, size)]
+
+
+def tiled(weight: Tensor, directions: int, factor: float | Tensor) -> np.ndarray:
+    """The weights [out, directions * in] times a factor as a flat [tiles, directions * rows, TILE], zeros where padded."""
+    out, inputs = weight.shape[0], weight.shape[1] // directions
+    width = TILE_BYTES // weight.element_size()
+    tiles, rows = -(-out // width), WORD * words(inputs)
+    table = weight.new_zeros((tiles, directions, rows, width))
+    by_input = (weight.detach() * factor).t().reshape(directions, inputs, out)
+    for tile in range(tiles):
+        columns = by_input[..., tile * width : (tile + 1) * width]
+        table[tile, :, :inputs, : columns.shape[-1]] = columns
+    return table.view(-1).numpy()
+
+
+def untiled(sums: Tensor, directions: int, inputs: int, out: int) -> tuple[Tensor, Tensor]:
+    """The gradients of weight and bias from the sums [shares, tiles, directions * rows + 1, TILE] of a kernel."""
+    total = sums.sum(0)
+    by_input = total.permute(1, 0, 2).reshape(total.shape[1], -1)[:, :out]
+    grad = by_input[:-1].view(directions, -1, out)[:, :inputs].reshape(directions * inputs, out).t().contiguous()
+    return grad, by_input[-1].clone()
+
+
+def sums_for(like: Tensor, pieces: int, bits: Tensor, out: int) -> Tensor:
+    """Room for the sums of some shares: zeros [shares, tiles, rows + 1, TILE]."""
+    width = TILE_BYTES // like.element_size()
+    return like.new_zeros((pieces, -(-out // width), WORD * bits.shape[-1] + 1, width))
+
+
+def padded_row(row: Tensor | None, like: Tensor, columns: int, rest: float = 0.0) -> np.ndarray:
+    """A row [columns] with room for whole tiles; zeros for None, and `rest` behind the end."""
+    width = TILE_BYTES // like.element_size()
+    wide = like.new_full((-(-columns // width) * width,), rest)
+    wide[:columns] = 0.0 if row is None else row.detach()
+    return wide.numpy()
+
+
+def flat_bits(bits: Tensor) -> np.ndarray:
+    return bits.view(-1).numpy().view(np.uint64)
+
+
+@torch.library.custom_op("resofire::pack_spikes", mutates_args=())
+def pack_spikes(spikes: Tensor) -> tuple[Tensor, Tensor]:
+    """Spikes [..., in] as bits [M, words], and their amplitude; see `LinearCall.packed`."""
+    from ..fused import simd
+    from .kernels import first_kernel, pack_kernel
+
+    lanes = spikes.shape[-1]
+    steps = spikes.numel() // max(1, lanes)
+    bits = torch.empty((steps, words(lanes)), dtype=torch.int64)
+    if not spikes.numel():
+        return bits.zero_(), spikes.new_zeros(())
+    flat, packed = spikes.contiguous().view(-1).numpy(), flat_bits(bits)
+    amplitude = first_kernel()(flat)
+    kernel, train = pack_kernel(simd.BYTES // spikes.element_size()), []
+
+    def run(span: tuple[int, int]) -> None:
+        train.append(kernel(*span, flat, lanes, amplitude, packed, bits.shape[1]))
+
+    threads = torch.get_num_threads()
+    share_out(run, shares(steps, threads, 64), threads)
+    return bits, spikes.new_tensor(amplitude if all(train) else np.nan)
+
+
+@pack_spikes.register_fake
+def _(spikes: Tensor) -> tuple[Tensor, Tensor]:
+    steps = spikes.numel() // max(1, spikes.shape[-1])
+    return spikes.new_empty((steps, words(spikes.shape[-1])), dtype=torch.int64), spikes.new_empty(())
+
+
+@torch.library.custom_op("resofire::count_bits", mutates_args=())
+def count_bits(bits: Tensor) -> Tensor:
+    """How many bits are set, as an int64."""
+    return torch.tensor(int(np.bitwise_count(flat_bits(bits.contiguous())).sum()))
+
+
+@count_bits.register_fake
+def _(bits: Tensor) -> Tensor:
+    return bits.new_empty((), dtype=torch.int64)
+
+
+@torch.library.custom_op("resofire::spike_linear", mutates_args=())
+def event_linear(spikes: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """spikes Wᵀ + b from the bits and amplitude of the spikes, whose own numbers are not read."""
+    from ..fused import simd
+    from ..fused.scan import past_cache
+    from .kernels import GROUP, linear_kernel
+
+    factor = float(amplitude)
+    if factor != factor:
+        raise ValueError("spike_linear: spikes must all be 0 or one amplitude for backend 'events', got other values")
+    steps, columns = bits.shape[0], weight.shape[0]
+    out = spikes.new_empty((*spikes.shape[:-1], columns))
+    kernel = linear_kernel(simd.BYTES // spikes.element_size())
+    threads = torch.get_num_threads()
+    rest = (
+        flat_bits(bits), bits.shape[1], tiled(weight, 1, factor), padded_row(bias, weight, columns),
+        out.view(-1).numpy(), columns, past_cache(out),
+    )  # fmt: skip
+    if out.numel():
+        share_out(lambda span: kernel(*span, *rest), shares(steps, threads, GROUP), threads)
+    return out
+
+
+@event_linear.register_fake
+def _(spikes: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return spikes.new_empty((*spikes.shape[:-1], weight.shape[0]))
+
+
+@torch.library.custom_op("resofire::spike_linear_backward", mutates_args=())
+def event_linear_backward(grad: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of weight and bias."""
+    from ..fused import simd
+    from .kernels import WIDE_GROUP, weight_kernel
+
+    columns, inputs = weight.shape
+    flat, threads = grad.contiguous().view(-1).numpy(), torch.get_num_threads()
+    spans = shares(bits.shape[0], threads, WIDE_GROUP)
+    sums = sums_for(grad, len(spans), bits, columns)
+    rooms, kernel = sums.view(len(spans), -1).numpy(), weight_kernel(simd.BYTES // grad.element_size())
+    packed, row = flat_bits(bits), bits.shape[1]
+
+    def run(piece: int) -> None:
+        kernel(*spans[piece], packed, row, flat, columns, rooms[piece])
+
+    share_out(run, range(len(spans)), threads)
+    grad_weight, grad_bias = untiled(sums, 1, inputs, columns)
+    return grad_weight.mul_(amplitude), grad_bias
+
+
+@event_linear_backward.register_fake
+def _(grad: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(weight, memory_format=torch.contiguous_format), weight.new_empty(weight.shape[:1])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, bits, amplitude, weight, bias = inputs
+    ctx.save_for_backward(bits, amplitude, weight)
+    ctx.biased = bias is not None
+
+
+def _pull_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    bits, amplitude, weight = ctx.saved_tensors
+    grad_weight = grad_bias = None
+    if ctx.needs_input_grad[3] or ctx.needs_input_grad[4]:
+        grad_weight, grad_bias = event_linear_backward(grad, bits, amplitude, weight)
+    grad_spikes = grad @ weight if ctx.needs_input_grad[0] else None
+    return grad_spikes, None, None, grad_weight, grad_bias if ctx.biased else None
+
+
+def _refuse(ctx: Any, *grads: Tensor) -> Never:
+    refuse_double_backward("spike_linear")
+
+
+event_linear.register_autograd(_pull_back, setup_context=_save)
+event_linear_backward.register_autograd(_refuse)
+
+
+def run(call: LinearCall) -> Tensor:
+    return event_linear(call.spikes, *call.packed, call.weight, call.bias)
+
+
+def why_not(call: LinearCall) -> str | None:
+    if not HAVE_NUMBA:
+        return "not available: the package numba is not installed"
+    if call.spikes.device.type != "cpu":
+        return f"it runs on the CPU, and spikes is on {call.spikes.device}"
+    if call.spikes.dtype not in (torch.float32, torch.float64):
+        return f"it takes float32 and float64, and spikes is {str(call.spikes.dtype).removeprefix('torch.')}"
+    if not torch.compiler.is_compiling() and bool(call.packed[1].isnan()):
+        return "spikes holds other values than 0 and one amplitude"
+    return None
+
+
+def why_slow(call: LinearCall) -> str | None:
+    """Why the dense product is faster, for "auto"."""
+    if torch.compiler.is_compiling():
+        return "how many inputs are active is not known while torch compiles"
+    steps, columns = call.spikes.numel() // max(1, call.spikes.shape[-1]), call.weight.shape[0]
+    if steps < FEWEST_STEPS or columns < FEWEST_COLUMNS:
+        return f"the dense product is faster below {FEWEST_STEPS} time steps or {FEWEST_COLUMNS} columns"
+    if why_not(call) is None and call.density > BREAK_EVEN:
+        return f"{100 * call.density:.0f} % of the inputs are active, and above {100 * BREAK_EVEN:.0f} % dense is faster"
+    return None

@@ -1,0 +1,90 @@
+"""Batch norm over time steps: against torch's, on any shape, empty batches, running statistics."""
+
+import pytest
+import torch
+from torch import nn
+
+from resofire.nn import BatchNorm
+
+
+def pair(features: int) -> tuple[BatchNorm, nn.BatchNorm1d]:
+    ours, theirs = BatchNorm(features).double(), nn.BatchNorm1d(features).double()
+    with torch.no_grad():
+        theirs.weight.uniform_(0.5, 2)
+        theirs.bias.normal_()
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (2, 9, 5), (1, 12, 5), (2, 3, 4, 5)], ids=str)
+def test_it_is_torchs_over_all_positions(shape):
+    ours, theirs = pair(5)
+    for training in (True, True, False):
+        ours.train(training), theirs.train(training)
+        x = (3 * torch.randn(shape, dtype=torch.float64) + 1).requires_grad_()
+        y = x.detach().reshape(-1, 5).requires_grad_()
+        out, wanted = ours(x), theirs(y)
+        torch.testing.assert_close(out, wanted.view(shape))
+        weight = torch.randn(shape, dtype=torch.float64)
+        (out * weight).sum().backward()
+        (wanted * weight.view(-1, 5)).sum().backward()
+        torch.testing.assert_close(x.grad.view(-1, 5), y.grad)
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a.grad, b.grad)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    for name, value in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], value)
+
+
+def test_affine_is_what_it_does_outside_of_training():
+    norm, _ = pair(4)
+    norm(torch.randn(50, 4, dtype=torch.float64) * 2 + 3)
+    norm.eval()
+    scale, shift = norm.affine()
+    x = torch.randn(2, 6, 4, dtype=torch.float64)
+    assert torch.equal(norm(x), x * scale + shift)
+    assert torch.equal(norm(x[:, 0]), norm(x)[:, 0])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_an_empty_batch_passes_and_leaves_the_statistics_alone(training):
+    norm = BatchNorm(3).train(training)
+    before = {name: value.clone() for name, value in norm.state_dict().items()}
+    x = torch.zeros(1, 0, 3)
+    assert torch.equal(norm(x), x)
+    for name, value in norm.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_one_time_step_cannot_be_trained_on():
+    norm = BatchNorm(3)
+    with pytest.raises(ValueError, match="BatchNorm: training needs at least two time steps in a batch, got 1"):
+        norm(torch.zeros(1, 1, 3))
+    assert norm.num_batches_tracked == 0
+    assert norm.eval()(torch.zeros(1, 1, 3)).shape == (1, 1, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_comes_back_as_it_came(dtype):
+    norm = BatchNorm(3).to(dtype)
+    x = torch.randn(40, 3)
+    assert norm(x.to(dtype)).dtype == dtype
+    out = norm.eval()(x.to(dtype))
+    assert out.dtype == dtype
+    scale, shift = norm.affine()
+    torch.testing.assert_close(out.float(), x * scale + shift, atol=0.05, rtol=0.05)
+
+
+BAD = {
+    "no features": (lambda: BatchNorm(0), "BatchNorm: features must be a positive whole number, got 0"),
+    "eps": (lambda: BatchNorm(2, eps=0), "BatchNorm: eps must be positive, got 0"),
+    "momentum": (lambda: BatchNorm(2, momentum=2), "BatchNorm: momentum must be from 0 to 1, got 2"),
+    "width": (lambda: BatchNorm(2)(torch.zeros(4, 3)), r"x must have shape \[..., 2\], got \[4, 3\]"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_settings_are_named(case):
+    call, pattern = BAD[case]
+    with pytest.raises(ValueError, match=pattern):
+        call()
