@@ -1,5 +1,6 @@
 """The plain spiking network: Linear, neuron, Linear, neuron, …, Linear. No norm, no shortcut."""
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,14 +42,14 @@ class Feedforward(Network):
         super().__init__()
         self.config = config
         inputs, *hidden, classes = config.sizes
+        self.neurons = nn.ModuleList(config.neuron.build(features) for features in hidden)
         self.linears = nn.ModuleList([nn.Linear(inputs, hidden[0])])
-        self.neurons = nn.ModuleList()
-        for features, following in zip(hidden, [*hidden[1:], classes], strict=True):
-            self.neurons.append(config.neuron.build(features))
+        for features, following in itertools.pairwise(hidden):
             self.linears.append(SpikeLinear(features, following, backend=config.backend))
-        if config.pool == "mean":
-            # The mean of spikes is no spike train, which a backend for those would refuse.
-            self.linears[-1] = SpikeLinear(hidden[-1], classes)
+        # The mean of spikes is no spike train, which a backend for those would refuse.
+        self.linears.append(
+            SpikeLinear(hidden[-1], classes, backend="auto" if config.pool == "mean" else config.backend)
+        )
 
     def forward(self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
         """Logits [B, classes]; shapes, `lengths` and `cu_seqlens` as in `Classifier`.

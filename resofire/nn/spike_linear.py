@@ -17,7 +17,8 @@ class SpikeLinear(nn.Linear):
         self.backend = backend
 
     def forward(self, spikes: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
         if torch.is_autocast_enabled(spikes.device.type):
             # What autocast does to a Linear it does not do to an operator of ours.
             dtype = torch.get_autocast_dtype(spikes.device.type)

@@ -110,6 +110,15 @@ def test_dropout_drops_whole_time_steps():
     assert torch.equal(made.eval()(u), u + 101)
 
 
+@pytest.mark.parametrize("settings", [{}, {"bidirectional": True, "amplitude": "both"}], ids=["causal", "both ways"])
+def test_a_named_backend_runs_the_linears(settings):
+    made, twin = block(backend="events", **settings), block(backend="reference", **settings)
+    twin.load_state_dict(made.state_dict())
+    u = 2 * torch.randn(2, 24, 6, dtype=DOUBLE)
+    torch.testing.assert_close(made(u), twin(u))
+    assert made.token_linear.backend == made.channel_linear.backend == "events"
+
+
 def test_fire_rates_are_those_of_the_raw_spikes():
     made = block(amplitude="both", bidirectional=True).eval()
     u = 2 * torch.randn(2, 24, 6, dtype=DOUBLE)

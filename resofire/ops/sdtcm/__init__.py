@@ -57,7 +57,7 @@ def block(
                     `training` says that mean and inverse are those of u, so that u's gradient goes through them too
     token_weight [N, K N], channel_weight [N, N], the biases [N], the amplitudes [] or None for 1
     keep            [2, B T], uint8: 0 where a time step goes without the first or second Linear; others are scaled
-    rates           [K + 1], of the temporal neurons and the spatial one; differentiable
+    rates           [K + 1], float64, of the temporal neurons and the spatial one; differentiable
     """
     return _host().forward(
         u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
@@ -75,7 +75,8 @@ def _(
     token_bits = u.new_empty((steps, neurons * words(lanes)), dtype=torch.int64)
     channel_bits = u.new_empty((steps, words(lanes)), dtype=torch.int64)
     checkpoints = u.new_empty((neurons, rows // 2, chunk_rows(u, cu_seqlens), padded(lanes)))
-    return torch.empty_like(u), u.new_empty(neurons + 1), torch.empty_like(u), token_bits, channel_bits, checkpoints
+    rates = u.new_empty(neurons + 1, dtype=torch.float64)
+    return torch.empty_like(u), rates, torch.empty_like(u), token_bits, channel_bits, checkpoints
 
 
 @torch.library.custom_op("resofire::sdtcm_backward", mutates_args=())

@@ -10,10 +10,11 @@ from ..fused import chunk_rows, padded, simd
 from ..fused.kernels import RESETS, backward_kernel, forward_kernel
 from ..fused.scan import deal, flat, past_cache, plan_of, widened
 from ..fused.threads import share_out
+from ..moments.fused import add_affine
 from ..spike_linear.events import flat_bits, padded_row, shares, sums_for, tiled, untiled, words
 from ..spike_linear.kernels import GROUP, WIDE_GROUP
 from ..surrogate import surrogate_from
-from .kernels import mix_kernel, onto_kernel, unmix_kernel
+from .kernels import mix_kernel, unmix_kernel
 
 # Sequences go through the block in spans of about this size, small enough for what is read again to be still near.
 SPAN_BYTES = 2 << 20
@@ -93,7 +94,7 @@ def forward(
     channel_bits = torch.zeros((steps, row), dtype=torch.int64)
     r, out = torch.empty_like(u), torch.empty_like(u)
     kept = u.new_zeros((count, coefficients.shape[1] // 2, chunk_rows(u, cu_seqlens), neurons.pitch))
-    rates = u.new_zeros(count + 1)
+    rates = torch.zeros(count + 1, dtype=torch.float64)
     if not u.numel():
         return out, rates, r, token_bits, channel_bits, kept
     fire = forward_kernel(neurons.width, neurons.resonant, RESETS[reset], True)
@@ -223,12 +224,9 @@ def _through_current(sums: Tensor, coefficients: Tensor, norm: list[Tensor]) -> 
 
 def _through_statistics(x: Tensor, u: Tensor, grad_norm: Tensor, norm: list[Tensor]) -> None:
     """Adds to the gradient of u what mean and variance contribute: -γ inv (∂β + x̂ ∂γ) / steps."""
-    lanes = u.shape[2]
-    steps = u.numel() // lanes
+    steps = u.numel() // u.shape[2]
     inverse, off, gamma, _ = (row.double() for row in norm)
     by_x_hat, by_one = grad_norm
     factor = -gamma * inverse * inverse * by_x_hat / steps
     constant = -gamma * inverse * (by_one + off * by_x_hat) / steps
-    kernel, threads = onto_kernel(), torch.get_num_threads()
-    rest = (x.view(-1).numpy(), u.view(-1).numpy(), lanes, constant.to(u.dtype).numpy(), factor.to(u.dtype).numpy())
-    share_out(lambda span: kernel(*span, *rest), shares(steps, threads, GROUP), threads)
+    add_affine(x, u, constant, factor)

@@ -134,16 +134,3 @@ def unmix_kernel(width: int, slope: Callable[..., float]) -> Callable[..., Any]:
             )  # fmt: skip
 
     return compiled(unmix, keep=slope.__module__ == surrogates.__name__)
-
-
-@functools.cache
-def onto_kernel() -> Callable[..., Any]:
-    """x += constant + factor * u by columns, for the rows first to last."""
-
-    def onto(first, last, x, u, columns, constant, factor):
-        for t in range(first, last):
-            at = t * columns
-            for j in range(columns):
-                x[at + j] += constant[j] + factor[j] * u[at + j]
-
-    return compiled(onto, keep=True)

@@ -1,0 +1,71 @@
+"""The kernels of moments, in Numba."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..fused.kernels import compiled
+from ..fused.simd import add_wide, zeros_like
+from ..spike_linear import kernels as events
+from ..spike_linear.kernels import VECTORS, copy_row, fingerprint, load_tile
+
+SHORT = 32  # steps whose sum stays in the type of x; sums of sums are float64
+
+
+@functools.cache
+def sums_kernel(width: int) -> Callable[..., Any]:
+    """sums[piece] = Σ (x - centre) and Σ (x - centre)² over its steps; `share` lists pieces (first, end, sequence)."""
+    tag = fingerprint(events)
+
+    def add(pieces, share, x, lanes, centre, sums):
+        _ = tag  # part of the cache key
+        size = VECTORS * width
+        pitch = -(-lanes // size) * size
+        scratch = np.zeros(SHORT * size, x.dtype)
+        for piece in share:
+            for column in range(0, lanes, size):
+                some = min(size, lanes - column)
+                c0, c1, c2, c3 = load_tile(centre, column, width)
+                at = 2 * piece * pitch + column
+                for first in range(pieces[piece, 0], pieces[piece, 1], SHORT):
+                    steps = min(SHORT, pieces[piece, 1] - first)
+                    source, begin, row = x, first * lanes + column, lanes
+                    if some < size:
+                        for t in range(steps):
+                            copy_row(x, begin + t * lanes, scratch, t * size, some)
+                        source, begin, row = scratch, 0, size
+                    s0 = zeros_like(c0)
+                    s1, s2, s3, q0, q1, q2, q3 = s0, s0, s0, s0, s0, s0, s0
+                    for t in range(steps):
+                        v0, v1, v2, v3 = load_tile(source, begin + t * row, width)
+                        v0, v1, v2, v3 = v0 - c0, v1 - c1, v2 - c2, v3 - c3
+                        s0, s1, s2, s3 = s0 + v0, s1 + v1, s2 + v2, s3 + v3
+                        q0, q1, q2, q3 = q0 + v0 * v0, q1 + v1 * v1, q2 + v2 * v2, q3 + v3 * v3
+                    add_wide(sums, at, s0)
+                    add_wide(sums, at + width, s1)
+                    add_wide(sums, at + 2 * width, s2)
+                    add_wide(sums, at + 3 * width, s3)
+                    add_wide(sums, at + pitch, q0)
+                    add_wide(sums, at + pitch + width, q1)
+                    add_wide(sums, at + pitch + 2 * width, q2)
+                    add_wide(sums, at + pitch + 3 * width, q3)
+
+    return compiled(add, keep=True)
+
+
+@functools.cache
+def affine_kernel(onto: bool) -> Callable[..., Any]:
+    """out = constant[sequence] + factor x over some pieces (first, end, sequence); `onto` adds to what out holds."""
+
+    def affine(pieces, x, lanes, constant, factor, out):
+        for i in range(pieces.shape[0]):
+            row = pieces[i, 2] * lanes
+            for t in range(pieces[i, 0], pieces[i, 1]):
+                at = t * lanes
+                for j in range(lanes):
+                    value = constant[row + j] + factor[j] * x[at + j]
+                    out[at + j] = out[at + j] + value if onto else value
+
+    return compiled(affine, keep=True)
