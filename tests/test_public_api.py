@@ -74,7 +74,7 @@ def test_signature(function):
 def test_names():
     assert resofire.ops.__all__ == [
         "ATan", "LIFState", "PRFState", "Rectangle", "Sigmoid", "Surrogate", "Triangle", "check_finite", "explain",
-        "lif", "lif_step", "prf", "prf_coefficients", "prf_step", "retain_buffers",
+        "lif", "lif_step", "moments", "prf", "prf_coefficients", "prf_step", "retain_buffers",
         "spike_linear",
     ]  # fmt: skip
     assert resofire.nn.__all__ == [

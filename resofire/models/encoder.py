@@ -42,6 +42,8 @@ class Encoder(nn.Module):
         stream = self._input(owner, x)
         for block in self.blocks:
             stream = block(stream, cu_seqlens=sequences.cu_seqlens)
+        if self.norm is not None and self.config.pool == "mean":
+            return self.norm.pooled(stream, sequences.cu_seqlens), sequences
         if self.norm is not None:
             stream = self.norm(stream)
         return sequences.pool(stream, self.config.pool), sequences

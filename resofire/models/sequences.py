@@ -9,11 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..nn.neuron import in_full
+from ..ops import moments
 from ..ops.checks import require_bounds, sequence_count
-
-# Sums over time are taken in pieces of this many steps: in one go, float32 would lose digits on long sequences.
-_PIECE = 64
 
 
 class Sequences(NamedTuple):
@@ -32,11 +29,10 @@ class Sequences(NamedTuple):
             return stream.new_zeros(self.batch, stream.shape[2])
         if self.cu_seqlens is None:
             return stream.mean(1) if how == "mean" else stream[:, -1]
+        if how == "mean":
+            return moments(stream, self.cu_seqlens)[0]
         bounds = self.cu_seqlens.long()
-        lengths = bounds.diff()[:, None]
-        if how == "last":
-            return torch.where(lengths > 0, stream[0, (bounds[1:] - 1).clamp(min=0)], 0)
-        return (_sums(in_full(stream[0]), lengths[:, 0]) / lengths.clamp(min=1)).to(stream.dtype)
+        return torch.where(bounds.diff()[:, None] > 0, stream[0, (bounds[1:] - 1).clamp(min=0)], 0)
 
     def restore(self, y: Tensor) -> Tensor:
         """Puts [1, S, C] back to [B, T, C], zeros behind each end, if it was us who packed."""
@@ -122,13 +118,3 @@ def _pack(owner: str, x: Tensor, lengths: Tensor) -> tuple[Tensor, Sequences]:
     cu_seqlens[1:] = lengths.cumsum(0)
     return x.flatten(0, 1).index_select(0, places)[None], Sequences(batch, cu_seqlens, places, steps)
 
-
-def _sums(x: Tensor, lengths: Tensor) -> Tensor:
-    """The sums [B, D] of x [S, D] over each sequence, always added in the same order."""
-    pieces = (lengths + _PIECE - 1) // _PIECE
-    sequence = torch.repeat_interleave(pieces)
-    before = (pieces.cumsum(0) - pieces)[sequence]
-    nth = torch.arange(len(sequence), device=x.device) - before
-    sizes = (lengths[sequence] - nth * _PIECE).clamp(max=_PIECE)
-    parts = torch.segment_reduce(x, "sum", lengths=sizes, axis=0, initial=0)
-    return torch.segment_reduce(parts, "sum", lengths=pieces, axis=0, initial=0)

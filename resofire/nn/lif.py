@@ -50,6 +50,10 @@ class LIF(Neuron):
             return torch.sigmoid(in_full(self.log_tau_above_1))
         return 1 - 1 / in_full(self.get_buffer("tau"))
 
+    def rows(self) -> Tensor:
+        beta = self.beta()
+        return torch.stack((beta, torch.full_like(beta, self.threshold)))
+
     def scan(self, x: Tensor, state: LIFState | None = None, **options: Any) -> tuple[Tensor, LIFState]:
         """A whole sequence; `cu_seqlens` and `reverse` are options, as in `resofire.ops.lif`."""
         spikes, last = lif(
@@ -70,7 +74,7 @@ class LIF(Neuron):
     @torch.no_grad()
     def trace(self, x: Tensor) -> Trace:
         require_current("LIF.trace", x, "B, T, N")
-        rows = torch.stack((self.beta(), torch.full_like(self.beta(), self.threshold)))
+        rows = self.rows()
         u = x.new_zeros(x.shape[0], self.features)
         seen = []
         for t in range(x.shape[1]):

@@ -81,6 +81,10 @@ class Neuron(Firing):
         """Potentials and spikes of a whole sequence, by the reference; without gradient."""
         raise NotImplementedError
 
+    def rows(self) -> Tensor:
+        """The coefficients of the equation as the operators take them, [C, features], the threshold last."""
+        raise NotImplementedError
+
     def init_state(self, batch: int) -> Any:
         """The zero state of `batch` sequences. None means the same to `scan` and `step`."""
         return None

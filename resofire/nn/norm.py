@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops import moments
 from .neuron import in_full
 
 
@@ -38,6 +39,44 @@ class BatchNorm(nn.Module):
         scale = in_full(self.weight) * torch.rsqrt(in_full(self.running_var) + self.eps)
         return scale, in_full(self.bias) - in_full(self.running_mean) * scale
 
+    def statistics(self, x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and 1 / √(variance + eps), each [features] and without gradient, with which `forward` would norm
+        x [B, T, features]; in training they are those of x, and counted."""
+        if not self.training or x.numel() == 0:
+            return in_full(self.running_mean), torch.rsqrt(in_full(self.running_var) + self.eps)
+        with torch.no_grad():
+            mean, var = self._count(*moments(x, cu_seqlens), _lengths(x, cu_seqlens))
+            return mean, torch.rsqrt(var + self.eps)
+
+    def pooled(self, x: Tensor, cu_seqlens: Tensor | None = None) -> Tensor:
+        """The mean over each sequence of what `forward` makes of x [B, T, features]; zeros for an empty one.
+
+        The norm is the same for all time steps, so it may come after the mean: one pass over x, and no second x."""
+        means, spread = moments(x, cu_seqlens)
+        lengths = _lengths(x, cu_seqlens)
+        if self.training and x.numel():
+            mean, var = self._count(means, spread, lengths)
+            normed = (means - mean) * (self.weight * torch.rsqrt(var + self.eps)) + self.bias
+        else:
+            scale, shift = self.affine()
+            normed = (means * scale + shift).to(x.dtype)
+        return torch.where(lengths > 0, normed, 0)
+
+    def _count(self, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of a batch from its moments; the running statistics move towards them."""
+        steps = int(lengths.sum())
+        self._require_steps(steps)
+        mean, var = (means * lengths).sum(0) / steps, spread / steps
+        with torch.no_grad():
+            self.num_batches_tracked.add_(1)
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_var.lerp_((var * (steps / (steps - 1))).to(self.running_var.dtype), self.momentum)
+        return mean, var
+
+    def _require_steps(self, steps: int) -> None:
+        if steps < 2:
+            raise ValueError(f"BatchNorm: training needs at least two time steps in a batch, got {steps}")
+
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 0 or x.shape[-1] != self.features:
             raise ValueError(f"BatchNorm: x must have shape [..., {self.features}], got {list(x.shape)}")
@@ -48,8 +87,7 @@ class BatchNorm(nn.Module):
             scale, shift = self.affine()
             return (x * scale + shift).to(x.dtype)
         steps = x.numel() // self.features
-        if steps < 2:
-            raise ValueError(f"BatchNorm: training needs at least two time steps in a batch, got {steps}")
+        self._require_steps(steps)
         self.num_batches_tracked.add_(1)
         out = F.batch_norm(
             x.reshape(steps, self.features), self.running_mean, self.running_var, self.weight, self.bias,
@@ -66,3 +104,10 @@ class BatchNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.features}, eps={self.eps:g}, momentum={self.momentum:g}"
+
+
+def _lengths(x: Tensor, cu_seqlens: Tensor | None) -> Tensor:
+    """The lengths of the sequences in x, [B, 1]."""
+    if cu_seqlens is None:
+        return torch.full((x.shape[0], 1), x.shape[1], device=x.device)
+    return cu_seqlens.long().diff()[:, None]

@@ -63,6 +63,10 @@ class PRF(Neuron):
         phi_re, phi_im = prf_coefficients(delta, self._held("theta"), self._held("tau"))
         return phi_re, phi_im, delta
 
+    def rows(self) -> Tensor:
+        given = self.coefficients()
+        return torch.stack([*given, torch.full_like(given[2], self.threshold)])
+
     def scan(self, x: Tensor, state: PRFState | None = None, **options: Any) -> tuple[Tensor, PRFState]:
         """A whole sequence; `cu_seqlens` and `reverse` are options, as in `resofire.ops.prf`."""
         spikes, last = prf(
@@ -84,7 +88,7 @@ class PRF(Neuron):
     @torch.no_grad()
     def trace(self, x: Tensor) -> Trace:
         require_current("PRF.trace", x, "B, T, N")
-        rows = torch.stack([*self.coefficients(), torch.full_like(self._held("tau"), self.threshold)])
+        rows = self.rows()
         u = r = x.new_zeros(x.shape[0], self.features)
         seen = []
         for t in range(x.shape[1]):

@@ -18,15 +18,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops import ATan, Surrogate
-from ..ops.checks import require_choice
+from ..ops import sdtcm as fused
+from ..ops.checks import checks_finite, require_choice
 from .config import NeuronConfig, PRFConfig
+from .lif import LIF
 from .neuron import zero_state
 from .norm import BatchNorm
+from .prf import PRF
 from .spatial import SpatialNeuron
 from .spike_linear import SpikeLinear
 
 NORMS = ("batch", "none")
 AMPLITUDES = ("none", "sn", "tn", "both")
+BACKENDS = ("auto", "fused", "events", "reference")
 
 
 class SDTCM(nn.Module):
@@ -38,7 +42,9 @@ class SDTCM(nn.Module):
     amplitude            which spikes have a trained size α (one number, kept as its logarithm, start α = 1): those of
                          the spatial neuron "sn", of the temporal neuron "tn", "both" or "none"
     spatial_threshold, surrogate    those of the spatial neuron; the temporal one has its own in `neuron`
-    backend              how the Linears run, see `resofire.ops.spike_linear`; `neuron` has a backend of its own
+    backend              "fused" runs whole sequences through one operator, `resofire.ops.sdtcm`, or says why it cannot;
+                         "events" and "reference" compose the block of its parts, with Linears that run in this way
+                         (`resofire.ops.spike_linear`); "auto" is fused where that can be
 
     The state of a block is its temporal neuron's.
     """
@@ -64,6 +70,7 @@ class SDTCM(nn.Module):
             raise ValueError(f"SDTCM: features must be a positive whole number, got {features!r}")
         require_choice("SDTCM", "norm", norm, NORMS)
         require_choice("SDTCM", "amplitude", amplitude, AMPLITUDES)
+        require_choice("SDTCM", "backend", backend, BACKENDS)
         require_share("SDTCM", "dropout", dropout)
         self.features, self.bidirectional, self.prenorm = features, bidirectional, prenorm
         self.dropout, self.backend = dropout, backend
@@ -71,15 +78,21 @@ class SDTCM(nn.Module):
         self.token_neuron = _temporal_neuron(neuron, features)
         self.token_neuron_reverse: Any = _temporal_neuron(neuron, features) if bidirectional else None
         self.log_amplitude = nn.Parameter(torch.zeros(())) if amplitude in ("tn", "both") else None
-        self.token_linear = SpikeLinear((1 + bidirectional) * features, features, backend=backend)
+        linear_backend = "auto" if backend == "fused" else backend
+        self.token_linear = SpikeLinear((1 + bidirectional) * features, features, backend=linear_backend)
         self.channel_neuron = SpatialNeuron(
             threshold=spatial_threshold, amplitude=amplitude in ("sn", "both"), surrogate=surrogate
         )
-        self.channel_linear = SpikeLinear(features, features, backend=backend)
+        self.channel_linear = SpikeLinear(features, features, backend=linear_backend)
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
         """The stream after the block, for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
         self._require_stream("SDTCM", u, "B, T")
+        reason = self.why_not_fused(u)
+        if reason is None:
+            return self._fused(u, cu_seqlens)
+        if self.backend == "fused":
+            raise RuntimeError(f"SDTCM: backend 'fused' cannot run this call: {reason}")
         return self._composed(u, cu_seqlens)[0]
 
     def scan(self, u: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Any]:
@@ -104,6 +117,52 @@ class SDTCM(nn.Module):
         self._require_causal("SDTCM.init_state")
         return zero_state(self.token_neuron, batch)
 
+    def why_not_fused(self, u: Tensor) -> str | None:
+        """Why the block does not run as one operator for this stream; None: it does."""
+        neurons = self._token_neurons()
+        if self.backend in ("events", "reference"):
+            return f"the block was told to compose its parts (backend={self.backend!r})"
+        for neuron in neurons:
+            if type(neuron) not in (PRF, LIF):
+                return f"its temporal neuron is a {type(neuron).__name__}, neither a PRF nor a LIF"
+            if neuron.backend not in ("auto", "scan"):
+                return f"its temporal neuron was told to run on backend {neuron.backend!r}"
+        for surrogate in (self.channel_neuron.surrogate, *(neuron.surrogate for neuron in neurons)):
+            if surrogate.numba is None:
+                return f"surrogate {type(surrogate).__name__} has no `numba` form"
+        if torch.is_autocast_enabled(u.device.type):
+            return "autocast is on, which works on the parts"
+        if checks_finite():
+            return "check_finite() is on, which looks at what goes into each part"
+        return fused.why_not(u)
+
+    def _token_neurons(self) -> list[Any]:
+        return [neuron for neuron in (self.token_neuron, self.token_neuron_reverse) if neuron is not None]
+
+    def _fused(self, u: Tensor, cu_seqlens: Tensor | None) -> Tensor:
+        """The same as `_composed`, in one operator."""
+        neurons, spatial = self._token_neurons(), self.channel_neuron
+        gamma = beta = mean = inverse = keep = None
+        if self.norm is not None and self.prenorm:
+            gamma, beta = self.norm.weight, self.norm.bias
+            mean, inverse = self.norm.statistics(u, cu_seqlens)
+        dropping = self.training and self.dropout > 0
+        if dropping:
+            keep = torch.stack([self._kept(u).flatten() for _ in range(2)]).ne(0).to(torch.uint8)
+        neuron = neurons[0]
+        out, rates, *_ = fused.block(
+            u, torch.stack([each.rows() for each in neurons]), gamma, beta, self.token_linear.weight,
+            self.token_linear.bias, self.channel_linear.weight, self.channel_linear.bias,
+            None if self.log_amplitude is None else self.log_amplitude.exp(),
+            None if spatial.log_amplitude is None else spatial.log_amplitude.exp(), mean, inverse, keep, cu_seqlens,
+            self.training, 1 / (1 - self.dropout) if dropping else 1.0, neuron.reset, neuron.reset_gradient == "full",
+            neuron.surrogate.name, neuron.surrogate.numbers, spatial.threshold, spatial.surrogate.name,
+            spatial.surrogate.numbers,
+        )  # fmt: skip
+        for i, each in enumerate((*neurons, spatial)):
+            each._fired_rate(rates[i], u.numel())
+        return self.norm(out) if self.norm is not None and not self.prenorm else out
+
     def _composed(self, u: Tensor, cu_seqlens: Tensor | None, state: Any = None) -> tuple[Tensor, Any]:
         """The definition, operator by operator."""
         x = self._before(u)
@@ -126,9 +185,11 @@ class SDTCM(nn.Module):
         return self.norm(out) if self.norm is not None and not self.prenorm else out
 
     def _drop(self, x: Tensor) -> Tensor:
-        if not self.training or self.dropout == 0:
-            return x
-        return x * F.dropout(x.new_ones((*x.shape[:-1], 1)), self.dropout)
+        return x * self._kept(x) if self.training and self.dropout > 0 else x
+
+    def _kept(self, x: Tensor) -> Tensor:
+        """One draw for each sequence and time step, [..., 1]: 0, or what makes up for those dropped."""
+        return F.dropout(x.new_ones((*x.shape[:-1], 1)), self.dropout)
 
     def _require_stream(self, op: str, u: Tensor, dims: str) -> None:
         if not isinstance(u, Tensor):

@@ -3,6 +3,7 @@
 from .allocator import retain_buffers
 from .checks import check_finite
 from .lif import LIFState, lif, lif_step
+from .moments import moments
 from .prf import PRFState, prf, prf_coefficients, prf_step
 from .registry import explain
 from .spike_linear import spike_linear
@@ -20,6 +21,7 @@ __all__ = [
     "explain",
     "lif",
     "lif_step",
+    "moments",
     "prf",
     "prf_coefficients",
     "prf_step",

@@ -28,6 +28,11 @@ def check_finite() -> Iterator[None]:
         _finite.reset(token)
 
 
+def checks_finite() -> bool:
+    """Whether `check_finite()` is on."""
+    return not torch.compiler.is_compiling() and _finite.get()
+
+
 def state_dtype(current: Tensor) -> torch.dtype:
     """The type in which potentials are kept: float64 for float64, float32 for all else."""
     return torch.float64 if current.dtype == torch.float64 else torch.float32
@@ -51,7 +56,7 @@ def require_current(op: str, current: Tensor, dims: str) -> None:
 
 def require_finite(op: str, name: str, value: Tensor) -> None:
     """Raises on NaN or infinity, inside `check_finite()` only. (Not while compiling: it looks at values.)"""
-    if not torch.compiler.is_compiling() and _finite.get() and not bool(torch.isfinite(value).all()):
+    if checks_finite() and not bool(torch.isfinite(value).all()):
         bad = (~torch.isfinite(value)).nonzero()[0].tolist()
         raise ValueError(f"{op}: {name} is {value[tuple(bad)].item()} at {bad}; check_finite() is on")
 
@@ -178,7 +183,7 @@ def require_real(op: str, name: str, value: float | Tensor) -> None:
         require_finite(op, name, value)
     elif isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{op}: {name} must be a number or a tensor, got {value!r}")
-    elif not torch.compiler.is_compiling() and _finite.get() and not math.isfinite(value):
+    elif checks_finite() and not math.isfinite(value):
         raise ValueError(f"{op}: {name} is {value}; check_finite() is on")
 
 

@@ -144,7 +144,7 @@ def test_streaming_is_the_whole_call(case):
     made = block(**STREAMS[case]).eval()
     u = 2 * torch.randn(3, 30, 6, dtype=DOUBLE)
     whole = made(u)
-    assert torch.equal(made.scan(u)[0], whole)
+    torch.testing.assert_close(made.scan(u)[0], whole, rtol=1e-12, atol=1e-12)
     _, last = made.scan(u)
     for state in (None, made.init_state(3)):
         for t in range(30):
@@ -279,7 +279,7 @@ BAD = {
     "neuron": (lambda: SDTCM(4, neuron="prf"), r"SDTCM: neuron must be settings such as PRFConfig\(\) .* got 'prf'"),
     "a made neuron": (lambda: SDTCM(4, neuron=PRF(4)), r"SDTCM: neuron must be settings .* got PRF\(4"),
     "no verbs": (lambda: SDTCM(4, neuron=lambda n: nn.Linear(n, n)), "SDTCM: neuron must make .* got Linear"),
-    "backend": (lambda: SDTCM(4, backend="event"), "SpikeLinear: backend must be one of .*'events'.* got 'event'"),
+    "backend": (lambda: SDTCM(4, backend="event"), "SDTCM: backend must be one of .*'events'.* got 'event'"),
     "threshold": (lambda: SDTCM(4, spatial_threshold="a"), "threshold must be a number or a tensor, got 'a'"),
     "width": (lambda: SDTCM(4)(torch.zeros(2, 5, 3)), r"SDTCM: u must have shape \[B, T, 4\], got \[2, 5, 3\]"),
     "no tensor": (lambda: SDTCM(4)([1.0]), r"SDTCM: u must be a tensor \[B, T, 4\], got list"),

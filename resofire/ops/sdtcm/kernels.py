@@ -16,7 +16,7 @@ from ..fused.simd import load, store_mask
 from ..spike_linear import kernels as events
 from ..spike_linear.kernels import (
     GROUP, VECTORS, WIDE_GROUP, add_rows, copy_row, fingerprint, list_active, load_tile, put_tile, store_tile,
-    weight_group,
+    weight_group, weight_room,
 )  # fmt: skip
 
 
@@ -113,24 +113,18 @@ def unmix_kernel(width: int, slope: Callable[..., float]) -> Callable[..., Any]:
         token_sums, channel_bits, channel_words, channel_keep, channel_sums, dropping,
     ):  # fmt: skip
         _ = tag  # part of the cache key
-        size = VECTORS * width
-        most = max(token_words, channel_words) * 64
-        starts, active = np.empty(WIDE_GROUP + 1, np.int64), np.empty(WIDE_GROUP * most, np.int64)
-        position, ends = np.empty(most, np.int64), np.empty(most + 1, np.int64)
-        order = np.empty(WIDE_GROUP * (most + 1), np.int64)
-        padded = -(-columns // size) * size
-        scratch = np.zeros(0 if padded == columns else WIDE_GROUP * padded, x.dtype)
+        block, when, scratch = weight_room(max(token_words, channel_words), columns, width, x)
         for group in range(first, last, WIDE_GROUP):
             steps = min(WIDE_GROUP, last - group)
             weight_group(
-                channel_bits, channel_words, group, steps, grads, columns, width, channel_keep, dropping, starts,
-                active, position, ends, order, scratch, channel_sums,
+                channel_bits, channel_words, group, steps, grads, columns, width, channel_keep, dropping, block, when,
+                scratch, channel_sums,
             )  # fmt: skip
             for i in range(group * columns, (group + steps) * columns):
                 x[i] = grads[i] + (x[i] + more) * slope(r[i] - threshold, *numbers)
             weight_group(
-                token_bits, token_words, group, steps, x, columns, width, token_keep, dropping, starts, active,
-                position, ends, order, scratch, token_sums,
+                token_bits, token_words, group, steps, x, columns, width, token_keep, dropping, block, when, scratch,
+                token_sums,
             )  # fmt: skip
 
     return compiled(unmix, keep=slope.__module__ == surrogates.__name__)

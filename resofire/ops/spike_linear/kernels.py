@@ -15,11 +15,11 @@ import numpy as np
 
 from ..fused import simd
 from ..fused.kernels import compiled, inline
-from ..fused.simd import differs, load, lowest, store, stream
+from ..fused.simd import differs, load, lowest, store, stream, zeros_like
 
 VECTORS = 4  # to a tile: their sums stay in registers, and their additions do not wait for each other
 GROUP = 64  # time steps that go through a tile together
-WIDE_GROUP = 256  # the same for the weight gradient, which reads a row of sums for each group and input
+WIDE_GROUP = 128  # the same for the weight gradient, which reads a row of sums for each group and input
 
 
 def tile_width(itemsize: int) -> int:
@@ -119,55 +119,83 @@ def linear_kernel(width: int) -> Callable[..., Any]:
 
 
 @inline
-def weight_group(
-    bits, words, group, steps, grads, columns, width, keep, dropping, starts, active, position, ends, order, scratch, sums
-):
+def _transpose(block):
+    """Turns 64 words of 64 bits around: bit i of word j becomes bit j of word i."""
+    half, mask = 32, np.uint64(0xFFFFFFFF)
+    while half:
+        j = 0
+        while j < 64:
+            swap = ((block[j] >> np.uint64(half)) ^ block[j + half]) & mask
+            block[j] ^= swap << np.uint64(half)
+            block[j + half] ^= swap
+            j = (j + half + 1) & ~half
+        half >>= 1
+        mask ^= mask << np.uint64(half)
+
+
+@inline
+def _by_input(bits, words, group, steps, keep, dropping, block, when):
+    """when[j, w]: the steps of a group at which input j was active, as words; the last row: all steps that count."""
+    wide = WIDE_GROUP // 64
+    for w in range(wide):
+        some = min(64, max(0, steps - 64 * w))
+        counts = np.uint64(0)
+        for t in range(some):
+            if not (dropping and keep[group + 64 * w + t] == 0):
+                counts |= np.uint64(1) << np.uint64(t)
+        when[64 * words * wide + w] = counts
+        for column in range(words):
+            for t in range(64):
+                block[t] = bits[(group + 64 * w + t) * words + column] if t < some else np.uint64(0)
+            _transpose(block)
+            for i in range(64):
+                when[(64 * column + i) * wide + w] = block[i] & counts
+
+
+@inline
+def weight_group(bits, words, group, steps, grads, columns, width, keep, dropping, block, when, scratch, sums):
     """Adds the gradients of one group of time steps to sums [tiles, rows, TILE], where rows = 64 words + 1: row j is
     the sum of the output's gradient over the steps at which input j was active, the last row that over all steps.
 
-    With `dropping`, a step that `keep` holds 0 for does not count. The arrays behind it are room to work in."""
-    size, inputs = VECTORS * width, 64 * words
+    With `dropping`, a step that `keep` holds 0 for does not count. `block`, `when` and `scratch` are room to work in."""
+    size, inputs, wide = VECTORS * width, 64 * words, WIDE_GROUP // 64
     tiles = -(-columns // size)
-    list_active(bits, group, steps, words, starts, active, 1)
-    # Sort by input: how many steps each has, where its list ends, and the lists.
-    position[:inputs] = 0
-    for t in range(steps):
-        if not (dropping and keep[group + t] == 0):
-            for k in range(starts[t], starts[t + 1]):
-                position[active[k]] += 1
-    total = 0
-    for j in range(inputs):
-        total += position[j]
-        position[j] = total - position[j]
-        ends[j] = total
-    whole = columns == tiles * size
-    pitch = tiles * size
-    begin = total
-    for t in range(steps):
-        if not (dropping and keep[group + t] == 0):
-            at = (group + t) * columns if whole else t * pitch
-            for k in range(starts[t], starts[t + 1]):
-                j = active[k]
-                order[position[j]] = at
-                position[j] += 1
-            order[begin] = at
-            begin += 1
-    ends[inputs] = begin
-    if not whole:
+    _by_input(bits, words, group, steps, keep, dropping, block, when)
+    source, origin, pitch = grads, group * columns, columns
+    if columns < tiles * size:
+        source, origin, pitch = scratch, 0, tiles * size
         for t in range(steps):
             copy_row(grads, (group + t) * columns, scratch, t * pitch, columns)
-    source = grads if whole else scratch
     for tile in range(tiles):
-        begin = 0
         for j in range(inputs + 1):
-            if ends[j] > begin:
-                column = tile * size
-                v0, v1, v2, v3 = load_tile(source, order[begin] + column, width)
-                v0, v1, v2, v3 = add_rows(source, column, order, begin + 1, ends[j], v0, v1, v2, v3, width)
-                at = (tile * (inputs + 1) + j) * size
-                s0, s1, s2, s3 = load_tile(sums, at, width)
-                store_tile(sums, at, width, s0 + v0, s1 + v1, s2 + v2, s3 + v3)
-            begin = ends[j]
+            at = (tile * (inputs + 1) + j) * size
+            v0, v1, v2, v3 = load_tile(sums, at, width)
+            n0 = zeros_like(v0)
+            n1, n2, n3, some = n0, n0, n0, np.uint64(0)
+            for w in range(wide):
+                word = when[j * wide + w]
+                some |= word
+                first = origin + 64 * w * pitch + tile * size
+                while word != 0:
+                    row = first + np.int64(lowest(word)) * pitch
+                    n0 = n0 + load(source, row)
+                    n1 = n1 + load(source, row + width)
+                    n2 = n2 + load(source, row + 2 * width)
+                    n3 = n3 + load(source, row + 3 * width)
+                    word &= word - np.uint64(1)
+            if some != 0:
+                store_tile(sums, at, width, v0 + n0, v1 + n1, v2 + n2, v3 + n3)
+
+
+@inline
+def weight_room(words, columns, width, like):
+    """What `weight_group` works in."""
+    padded = -(-columns // (VECTORS * width)) * VECTORS * width
+    return (
+        np.empty(64, np.uint64),
+        np.empty((64 * words + 1) * (WIDE_GROUP // 64), np.uint64),
+        np.zeros(0 if padded == columns else WIDE_GROUP * padded, like.dtype),
+    )
 
 
 @functools.cache
@@ -177,17 +205,10 @@ def weight_kernel(width: int) -> Callable[..., Any]:
 
     def weight(first, last, bits, words, grads, columns, sums):
         _ = tag  # part of the cache key
-        size = VECTORS * width
-        starts, active = np.empty(WIDE_GROUP + 1, np.int64), np.empty(WIDE_GROUP * words * 64, np.int64)
-        position, ends = np.empty(words * 64, np.int64), np.empty(words * 64 + 1, np.int64)
-        order = np.empty(WIDE_GROUP * (words * 64 + 1), np.int64)
-        padded = -(-columns // size) * size
-        scratch = np.zeros(0 if padded == columns else WIDE_GROUP * padded, grads.dtype)
+        block, when, scratch = weight_room(words, columns, width, grads)
         for group in range(first, last, WIDE_GROUP):
-            weight_group(
-                bits, words, group, min(WIDE_GROUP, last - group), grads, columns, width, starts, False, starts, active,
-                position, ends, order, scratch, sums,
-            )  # fmt: skip
+            steps = min(WIDE_GROUP, last - group)
+            weight_group(bits, words, group, steps, grads, columns, width, bits, False, block, when, scratch, sums)
 
     return compiled(weight, keep=True)
 
