@@ -1,10 +1,12 @@
-"""How the benchmarks measure: medians of rounds in which all contenders take turns, so that drift hits all alike."""
+"""How the benchmarks measure and report: medians of rounds in which all contenders take turns, so that drift hits all
+alike; figures beside their goals."""
 
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -41,3 +43,27 @@ def in_fresh_process(code: str, **environment: str) -> str:
     if done.returncode:
         raise RuntimeError(f"benchmark process failed: {done.stderr.strip().splitlines()[-1]}")
     return done.stdout.strip().splitlines()[-1]
+
+
+class Table:
+    """Figures with their goals: printed as they come, kept for the JSON."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, name: str, value: float, unit: str, *, least: float | None = None, most: float | None = None,
+            note: str = "") -> None:  # fmt: skip
+        goal = f"≥ {least:g}" if least is not None else f"≤ {most:g}" if most is not None else ""
+        missed = (least is not None and value < least) or (most is not None and value > most)
+        self.rows.append(
+            {
+                "name": name,
+                "value": value,
+                "unit": unit,
+                "goal": goal,
+                "met": not missed if goal else None,
+                "note": note,
+            }
+        )
+        tail = f"  goal {goal}{' MISSED' if missed else ''}" if goal else ""
+        print(f"{name:<58} {value:>10.4g} {unit:<6}{tail}{'  ' + note if note else ''}", flush=True)

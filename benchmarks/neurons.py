@@ -19,35 +19,11 @@ from resofire.ops import ATan, lif, prf, prf_coefficients
 from resofire.ops.lif import reference as lif_reference
 from resofire.ops.prf import reference as prf_reference
 
-from .clock import COPIED, copier, in_fresh_process, medians
+from .clock import COPIED, Table, copier, in_fresh_process, medians
 
 SHAPES = [(64, 784, 128), (16, 1024, 256), (8, 4096, 256), (2, 32768, 128)]
 # The least traffic of a training step: forward reads c and writes s, backward reads c and ∂s and writes ∂c.
 BYTES_PER_ELEMENT = 20
-
-
-class Table:
-    """Figures with their goals: printed as they come, kept for the JSON."""
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-
-    def add(self, name: str, value: float, unit: str, *, least: float | None = None, most: float | None = None,
-            note: str = "") -> None:  # fmt: skip
-        goal = f"≥ {least:g}" if least is not None else f"≤ {most:g}" if most is not None else ""
-        missed = (least is not None and value < least) or (most is not None and value > most)
-        self.rows.append(
-            {
-                "name": name,
-                "value": value,
-                "unit": unit,
-                "goal": goal,
-                "met": not missed if goal else None,
-                "note": note,
-            }
-        )
-        tail = f"  goal {goal}{' MISSED' if missed else ''}" if goal else ""
-        print(f"{name:<58} {value:>10.4g} {unit:<6}{tail}{'  ' + note if note else ''}", flush=True)
 
 
 def coefficients(lanes: int) -> tuple[Tensor, Tensor, Tensor]:

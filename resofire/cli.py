@@ -16,7 +16,7 @@ from typing import Annotated
 
 import tyro
 
-BENCHMARKS = ("neurons",)
+BENCHMARKS = ("neurons", "networks")
 
 
 class Mistake(Exception):
@@ -43,7 +43,7 @@ class Bench:
     """Time the library against its peers and the memory limit: ratios in one run."""
 
     name: tyro.conf.Positional[str] = "neurons"
-    """Which benchmark: neurons."""
+    """Which benchmark: neurons or networks."""
     json: Path | None = None
     """Also write the figures to this file."""
     quick: bool = False

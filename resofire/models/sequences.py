@@ -117,4 +117,3 @@ def _pack(owner: str, x: Tensor, lengths: Tensor) -> tuple[Tensor, Sequences]:
     cu_seqlens = torch.zeros(batch + 1, dtype=torch.int32, device=x.device)
     cu_seqlens[1:] = lengths.cumsum(0)
     return x.flatten(0, 1).index_select(0, places)[None], Sequences(batch, cu_seqlens, places, steps)
-

@@ -4,10 +4,10 @@ Compiled code: the types are Numba's, taken from the call. The walk over tasks, 
 at the end; what happens to a tile stands once, in the functions before them, which are inlined so that LLVM sees the
 flags that a kernel fixes and drops what they rule out.
 
-`block` is the neuron inside an SD-TCM block (`resofire.ops.sdtcm`): its current is N(x) = γ x̂ + β with x̂ = x inv + off,
-four more rows behind the coefficients; its spikes are written as bits; its gradient is added to what the gradient of x
-holds already (that of the shortcut) without what the statistics of x̂ contribute; and instead of the gradients of Δ and V
-it sums ∂u x̂ and ∂u, from which those of Δ, γ, β and the statistics follow.
+`block` is the neuron inside an SD-TCM block (`resofire.ops.sdtcm`). Its current is N(x) = γ x̂ + β with
+x̂ = x inv + off, four more rows behind the coefficients. Its spikes are written as bits. Its gradient is added to what
+the gradient of x holds already, that of the shortcut, without what the statistics in x̂ contribute. Instead of the
+gradients of Δ and V it sums ∂u x̂ and ∂u, from which those of Δ, γ, β and the statistics follow.
 """
 
 import functools
@@ -378,9 +378,9 @@ def backward_kernel(
                         for k in range(slopes, slopes + steps * width):
                             notes[k] = slope(notes[k], *numbers)
                     _backward_tile(
-                        c, c_at, c_row, g, g_at, g_row, more, o, o_at, o_row, past_cache and direct, steps, coefs, pitch,
-                        lane, notes, note, slopes, width, grad_state, sequence * pitch + lane, span, sums, resonant,
-                        reset, full, block,
+                        c, c_at, c_row, g, g_at, g_row, more, o, o_at, o_row, past_cache and direct, steps, coefs,
+                        pitch, lane, notes, note, slopes, width, grad_state, sequence * pitch + lane, span, sums,
+                        resonant, reset, full, block,
                     )  # fmt: skip
                     if not direct:
                         _scatter(target, steps, some, width, grad_current, y, to_row, out_at[2])

@@ -6,8 +6,10 @@ from torch import Tensor
 
 from ..checks import require_bounds
 from ..fused import simd
+from ..fused.scan import past_cache
 from ..fused.threads import share_out
 from ..spike_linear.events import padded_row, shares
+from ..spike_linear.kernels import GROUP
 from .kernels import affine_kernel, sums_kernel
 
 PIECE = 1024
@@ -60,7 +62,7 @@ def backward(
 ) -> Tensor:
     """∂mean[b] / length + 2 ∂spread (x - m)."""
     x = x.contiguous()
-    lanes, threads = x.shape[2], torch.get_num_threads()
+    lanes = x.shape[2]
     lengths, pieces = _pieces(x, cu_seqlens)
     out = torch.empty_like(x)
     if not x.numel():
@@ -70,17 +72,23 @@ def backward(
     constant = -factor * (mean.double() * weight).sum(0) / int(lengths.sum())
     if grad_mean is not None:
         constant = constant + grad_mean.double() / weight.clamp(min=1)
-    rows = constant.expand(len(lengths), lanes).to(x.dtype).contiguous().view(-1).numpy()
-    kernel = affine_kernel(onto=False)
-    rest = (x.view(-1).numpy(), lanes, rows, factor.to(x.dtype).numpy(), out.view(-1).numpy())
-    share_out(lambda share: kernel(share, *rest), _side_by_side(pieces, threads), threads)
+    _affine(x, pieces, constant.expand(len(lengths), lanes), factor, out, onto=False)
     return out
 
 
 def add_affine(x: Tensor, u: Tensor, constant: Tensor, factor: Tensor) -> None:
     """x += constant + factor u, by lanes."""
-    lanes, threads = u.shape[-1], torch.get_num_threads()
-    spans = np.array([(first, end, 0) for first, end in shares(u.numel() // lanes, threads, 64)])
-    kernel = affine_kernel(onto=True)
-    rest = (u.view(-1).numpy(), lanes, constant.to(u.dtype).numpy(), factor.to(u.dtype).numpy(), x.view(-1).numpy())
-    share_out(lambda span: kernel(span[None], *rest), spans, threads)
+    steps = u.numel() // u.shape[-1]
+    pieces = np.array([(first, end, 0) for first, end in shares(steps, torch.get_num_threads(), GROUP)])
+    _affine(u, pieces, constant[None], factor, x, onto=True)
+
+
+def _affine(x: Tensor, pieces: np.ndarray, constant: Tensor, factor: Tensor, out: Tensor, *, onto: bool) -> None:
+    lanes, threads = x.shape[-1], torch.get_num_threads()
+    rows = np.concatenate([padded_row(row, x, lanes) for row in constant])
+    kernel = affine_kernel(simd.BYTES // x.element_size(), onto)
+    rest = (
+        x.view(-1).numpy(), lanes, rows, padded_row(factor, x, lanes), out.view(-1).numpy(),
+        not onto and past_cache(out),
+    )  # fmt: skip
+    share_out(lambda share: kernel(share, *rest), _side_by_side(pieces, threads), threads)

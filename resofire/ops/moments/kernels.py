@@ -9,7 +9,7 @@ import numpy as np
 from ..fused.kernels import compiled
 from ..fused.simd import add_wide, zeros_like
 from ..spike_linear import kernels as events
-from ..spike_linear.kernels import VECTORS, copy_row, fingerprint, load_tile
+from ..spike_linear.kernels import GROUP, VECTORS, copy_row, fingerprint, load_tile, put_tile
 
 SHORT = 32  # steps whose sum stays in the type of x; sums of sums are float64
 
@@ -56,16 +56,36 @@ def sums_kernel(width: int) -> Callable[..., Any]:
 
 
 @functools.cache
-def affine_kernel(onto: bool) -> Callable[..., Any]:
-    """out = constant[sequence] + factor x over some pieces (first, end, sequence); `onto` adds to what out holds."""
+def affine_kernel(width: int, onto: bool) -> Callable[..., Any]:
+    """out = constant[sequence] + factor x over some pieces (first, end, sequence); `onto` adds to what out holds.
 
-    def affine(pieces, x, lanes, constant, factor, out):
+    The rows of constant and factor are padded to whole tiles, those of x and out are not."""
+    tag = fingerprint(events)
+
+    def affine(pieces, x, lanes, constant, factor, out, past_cache):
+        _ = tag  # part of the cache key
+        size = VECTORS * width
+        pitch = -(-lanes // size) * size
+        near, far = np.zeros(size, x.dtype), np.zeros(size, x.dtype)
         for i in range(pieces.shape[0]):
-            row = pieces[i, 2] * lanes
-            for t in range(pieces[i, 0], pieces[i, 1]):
-                at = t * lanes
-                for j in range(lanes):
-                    value = constant[row + j] + factor[j] * x[at + j]
-                    out[at + j] = out[at + j] + value if onto else value
+            for group in range(pieces[i, 0], pieces[i, 1], GROUP):
+                for column in range(0, lanes, size):
+                    some = min(size, lanes - column)
+                    c0, c1, c2, c3 = load_tile(constant, pieces[i, 2] * pitch + column, width)
+                    f0, f1, f2, f3 = load_tile(factor, column, width)
+                    for t in range(group, min(group + GROUP, pieces[i, 1])):
+                        source, target, at = x, out, t * lanes + column
+                        if some < size:
+                            copy_row(x, at, near, 0, some)
+                            copy_row(out, at, far, 0, some)
+                            source, target, at = near, far, 0
+                        v0, v1, v2, v3 = load_tile(source, at, width)
+                        v0, v1, v2, v3 = c0 + f0 * v0, c1 + f1 * v1, c2 + f2 * v2, c3 + f3 * v3
+                        if onto:
+                            o0, o1, o2, o3 = load_tile(target, at, width)
+                            v0, v1, v2, v3 = o0 + v0, o1 + v1, o2 + v2, o3 + v3
+                        put_tile(target, at, width, v0, v1, v2, v3, past_cache and some == size)
+                        if some < size:
+                            copy_row(far, 0, out, t * lanes + column, some)
 
     return compiled(affine, keep=True)

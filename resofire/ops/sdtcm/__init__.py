@@ -1,15 +1,15 @@
-"""A whole SD-TCM block as one operator for the CPU; the equation is in `resofire.nn.sdtcm`, which composes it from parts.
+"""A whole SD-TCM block as one operator for the CPU. The equation is in `resofire.nn.sdtcm`, which can also compose it.
 
-Between the temporal neuron and the end of the block nothing of size [B, T, D] is kept but R, for the slope of the spatial
-spike: spikes are bits, the norm is part of the neuron's walk, shortcuts and dropout are part of the sums over active
-inputs. Sequences go through in spans that fit the caches, forward and backward.
+Nothing of size [B, T, N] is kept for the backward pass but the input and R, for the slope of the spatial spikes:
+spikes are bits, the norm is part of the neuron's walk, shortcuts and dropout are part of the sums over active inputs.
+Sequences go through in spans that stay near the cores, forward and backward.
 
 Here the operator is defined for torch (schema, shapes, autograd); what runs is in `fused.py`, with `kernels.py`.
 """
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 import torch
 from torch import Tensor
@@ -17,6 +17,46 @@ from torch import Tensor
 from ..fused import HAVE_NUMBA, chunk_rows, padded
 from ..spike_linear.events import words
 from ..surrogate import refuse_double_backward
+
+
+class Block(NamedTuple):
+    """What the operator is given; its arguments have these names, in this order."""
+
+    u: Tensor  # [B, T, N], or [1, S, N] packed with cu_seqlens
+    coefficients: Tensor  # [K, C, N] of K = 1 or 2 temporal neurons, the second walks backwards; see `ops.fused`
+    gamma: Tensor | None  # [N]: the norm in front of them, γ (u - mean) inverse + β; None for none
+    beta: Tensor | None
+    token_weight: Tensor  # [N, K N]
+    token_bias: Tensor  # [N]
+    channel_weight: Tensor  # [N, N]
+    channel_bias: Tensor  # [N]
+    token_amplitude: Tensor | None  # []; None is 1
+    channel_amplitude: Tensor | None
+    mean: Tensor | None  # [N], of the norm
+    inverse: Tensor | None  # [N], 1 / √(variance + eps)
+    keep: Tensor | None  # [2, B T], uint8: 0 where a time step goes without the output of the first or second Linear
+    cu_seqlens: Tensor | None
+    training: bool  # whether mean and inverse are those of u, so that its gradient goes through them too
+    keep_scale: float  # what the outputs that are kept are multiplied by
+    reset: str
+    full: bool
+    token_surrogate: str
+    token_numbers: Sequence[float]
+    threshold: float  # of the spatial neuron
+    channel_surrogate: str
+    channel_numbers: Sequence[float]
+
+
+TENSORS = 14  # so many of them are tensors, and come first
+
+
+class Kept(NamedTuple):
+    """What the forward pass keeps for the backward pass."""
+
+    r: Tensor  # [B, T, N]
+    token_bits: Tensor  # [B T, K words]
+    channel_bits: Tensor  # [B T, words]
+    checkpoints: Tensor  # [K, C / 2, rows, padded N]
 
 
 def _host() -> Any:
@@ -49,34 +89,31 @@ def block(
     channel_surrogate: str,
     channel_numbers: Sequence[float],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """U⁺, the fire rates of its neurons, and what the backward pass needs: R, temporal and spatial spikes, checkpoints.
+    """U⁺ like u; the fire rates [K + 1] of the temporal neurons and the spatial one, float64; and what is `Kept`.
 
-    u               [B, T, N], or [1, S, N] packed with `cu_seqlens`; contiguous
-    coefficients    [K, C, N] of K = 1 or 2 temporal neurons, the second of which walks backwards; see `ops.fused`
-    gamma, beta, mean, inverse    the norm before the neurons: γ (u - mean) inverse + β; None for no norm.
-                    `training` says that mean and inverse are those of u, so that u's gradient goes through them too
-    token_weight [N, K N], channel_weight [N, N], the biases [N], the amplitudes [] or None for 1
-    keep            [2, B T], uint8: 0 where a time step goes without the first or second Linear; others are scaled
-    rates           [K + 1], float64, of the temporal neurons and the spatial one; differentiable
-    """
+    Gradients flow from U⁺ and the rates to all that `Block` lists down to the amplitudes, but not to V."""
     return _host().forward(
-        u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
-        channel_amplitude, mean, inverse, keep, cu_seqlens, keep_scale, reset, threshold,
+        Block(
+            u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
+            channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale, reset, full, token_surrogate,
+            token_numbers, threshold, channel_surrogate, channel_numbers,
+        )
     )  # fmt: skip
 
 
 @block.register_fake
-def _(
-    u: Tensor, coefficients: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    cu_seqlens = rest[11]
+def _(*inputs: Any) -> tuple[Tensor, ...]:
+    u, coefficients, cu_seqlens = inputs[0], inputs[1], inputs[13]
     neurons, rows, lanes = coefficients.shape
     steps = u.shape[0] * u.shape[1]
-    token_bits = u.new_empty((steps, neurons * words(lanes)), dtype=torch.int64)
-    channel_bits = u.new_empty((steps, words(lanes)), dtype=torch.int64)
-    checkpoints = u.new_empty((neurons, rows // 2, chunk_rows(u, cu_seqlens), padded(lanes)))
-    rates = u.new_empty(neurons + 1, dtype=torch.float64)
-    return torch.empty_like(u), rates, torch.empty_like(u), token_bits, channel_bits, checkpoints
+    return (
+        torch.empty_like(u, memory_format=torch.contiguous_format),
+        u.new_empty(neurons + 1, dtype=torch.float64),
+        torch.empty_like(u, memory_format=torch.contiguous_format),
+        u.new_empty((steps, neurons * words(lanes)), dtype=torch.int64),
+        u.new_empty((steps, words(lanes)), dtype=torch.int64),
+        u.new_empty((neurons, rows // 2, chunk_rows(u, cu_seqlens), padded(lanes))),
+    )
 
 
 @torch.library.custom_op("resofire::sdtcm_backward", mutates_args=())
@@ -92,7 +129,9 @@ def block_backward(
     gamma: Tensor | None,
     beta: Tensor | None,
     token_weight: Tensor,
+    token_bias: Tensor,
     channel_weight: Tensor,
+    channel_bias: Tensor,
     token_amplitude: Tensor | None,
     channel_amplitude: Tensor | None,
     mean: Tensor | None,
@@ -108,45 +147,37 @@ def block_backward(
     threshold: float,
     channel_surrogate: str,
     channel_numbers: Sequence[float],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of u, coefficients (that of V is left 0), [γ, β], the weights and biases, and the amplitudes."""
-    return _host().backward(
-        grad, grad_rates, r, token_bits, channel_bits, checkpoints, u, coefficients, gamma, beta, token_weight,
-        channel_weight, token_amplitude, channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale,
-        reset, full, token_surrogate, list(token_numbers), threshold, channel_surrogate, list(channel_numbers),
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of what `Block` lists down to the amplitudes; zeros for what is not there, and for V."""
+    given = Block(
+        u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
+        channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale, reset, full, token_surrogate,
+        token_numbers, threshold, channel_surrogate, channel_numbers,
     )  # fmt: skip
+    return _host().backward(given, Kept(r, token_bits, channel_bits, checkpoints), grad, grad_rates)
 
 
 @block_backward.register_fake
-def _(grad: Tensor | None, grad_rates: Tensor | None, r: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    u, coefficients, token_weight, channel_weight = rest[3], rest[4], rest[7], rest[8]
+def _(*inputs: Any) -> tuple[Tensor, ...]:
+    u, coefficients, _, _, token_weight, token_bias, channel_weight, channel_bias = inputs[6:14]
     lanes = u.shape[2]
-    return (
-        torch.empty_like(u), torch.empty_like(coefficients), u.new_empty((2, lanes)), torch.empty_like(token_weight),
-        u.new_empty(lanes), torch.empty_like(channel_weight), u.new_empty(lanes), u.new_empty(()), u.new_empty(()),
-    )  # fmt: skip
+    tensors = (u, coefficients, token_weight, token_bias, channel_weight, channel_bias)
+    x, rows, *synapses = (torch.empty_like(each, memory_format=torch.contiguous_format) for each in tensors)
+    return x, rows, u.new_empty(lanes), u.new_empty(lanes), *synapses, u.new_empty(()), u.new_empty(())
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    (u, coefficients, gamma, beta, token_weight, _, channel_weight, _, token_amplitude, channel_amplitude, mean, inverse,
-     keep, cu_seqlens, *ctx.options) = inputs  # fmt: skip
-    ctx.save_for_backward(
-        *output[2:], u, coefficients, gamma, beta, token_weight, channel_weight, token_amplitude, channel_amplitude,
-        mean, inverse, keep, cu_seqlens,
-    )  # fmt: skip
+    ctx.save_for_backward(*output[2:], *inputs[:TENSORS])
+    ctx.options = inputs[TENSORS:]
     ctx.set_materialize_grads(False)
 
 
 def _pull_back(ctx: Any, grad: Tensor | None, grad_rates: Tensor | None, *_: object) -> tuple[Any, ...]:
+    absent = (None,) * (4 + len(ctx.options))
     if grad is None and grad_rates is None:
-        return (None,) * (14 + len(ctx.options))
-    u, coefficients, norm, token, token_bias, channel, channel_bias, *amplitudes = block_backward(
-        grad, grad_rates, *ctx.saved_tensors, *ctx.options
-    )
-    gamma, beta = norm if ctx.needs_input_grad[2] else (None, None)
-    grads = (u, coefficients, gamma, beta, token, token_bias, channel, channel_bias, *amplitudes)
-    wanted = (grad if asked else None for grad, asked in zip(grads, ctx.needs_input_grad, strict=False))
-    return (*wanted, None, None, None, None, *(None for _ in ctx.options))
+        return (None,) * 10 + absent
+    grads = block_backward(grad, grad_rates, *ctx.saved_tensors, *ctx.options)
+    return *(grad if asked else None for grad, asked in zip(grads, ctx.needs_input_grad, strict=False)), *absent
 
 
 def _refuse(ctx: Any, *grads: Tensor) -> Never:

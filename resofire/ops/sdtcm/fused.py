@@ -14,219 +14,217 @@ from ..moments.fused import add_affine
 from ..spike_linear.events import flat_bits, padded_row, shares, sums_for, tiled, untiled, words
 from ..spike_linear.kernels import GROUP, WIDE_GROUP
 from ..surrogate import surrogate_from
+from . import Block, Kept
 from .kernels import mix_kernel, unmix_kernel
 
 # Sequences go through the block in spans of about this size, small enough for what is read again to be still near.
-SPAN_BYTES = 2 << 20
+SPAN_BYTES = 8 << 20
 
 
-def _spans(plan: np.ndarray, u: Tensor) -> Iterator[tuple[int, int, int, int]]:
-    """Stretches of whole sequences: the first and end sequence, the first and end time step of [B T]."""
-    limit = SPAN_BYTES // (u.shape[2] * u.element_size())
-    ends = np.cumsum(plan[:, 2])
-    first = begin = 0
-    while first < len(plan):
-        last = max(first + 1, int(np.searchsorted(ends, begin + limit, side="right")))
-        yield first, last, begin, int(ends[last - 1])
-        first, begin = last, int(ends[last - 1])
+class _Walk:
+    """The temporal neurons of a block on their way through its sequences, span by span."""
 
-
-class _Neurons:
-    """The temporal neurons of a block over its sequences, span by span."""
-
-    def __init__(self, u: Tensor, coefficients: Tensor, norm: list[Tensor], cu_seqlens: Tensor | None) -> None:
-        self.u, self.lanes, self.pitch = u, u.shape[2], padded(u.shape[2])
-        self.resonant = coefficients.shape[1] == 4
-        self.width = simd.BYTES // u.element_size()
-        self.plan = plan_of(u, self.resonant, cu_seqlens)[0]
-        self.source, self.at = flat(u)
+    def __init__(self, given: Block) -> None:
+        self.u, self.lanes, self.pitch = given.u, given.u.shape[2], padded(given.u.shape[2])
+        self.resonant = given.coefficients.shape[1] == 4
+        self.width = simd.BYTES // given.u.element_size()
+        self.threads = torch.get_num_threads()
+        self.plan = plan_of(given.u, self.resonant, given.cu_seqlens)[0]
+        self.source, self.at = flat(given.u)
+        self.norm = _norm_rows(given)
         self.rows = []
-        for neuron in coefficients:
-            wide = widened(torch.cat((neuron, torch.stack(norm))), self.pitch)
+        for neuron in given.coefficients:
+            wide = widened(torch.cat((neuron, self.norm)), self.pitch)
             wide[neuron.shape[0] - 1, self.lanes :] = torch.inf  # lanes that are not there do not fire
             self.rows.append(wide.view(-1).numpy())
+        shape = (len(self.rows), given.coefficients.shape[1] // 2, len(self.plan), self.pitch)
+        self.state = np.zeros(shape, self.source.dtype)  # going back, its gradient
 
-    def state(self, rows: int) -> np.ndarray:
-        return np.zeros((rows, len(self.plan), self.pitch), self.source.dtype)
+    def spans(self) -> Iterator[tuple[int, int, int, int]]:
+        """Stretches of whole sequences: the first and end sequence, the first and end time step of [B T]."""
+        limit = SPAN_BYTES // (self.lanes * self.source.itemsize)
+        ends = np.cumsum(self.plan[:, 2])
+        first = begin = 0
+        while first < len(self.plan):
+            last = max(first + 1, int(np.searchsorted(ends, begin + limit, side="right")))
+            if ends[last - 1] > begin:
+                yield first, last, begin, int(ends[last - 1])
+            first, begin = last, int(ends[last - 1])
 
-    def run(self, first: int, last: int, kernel: Callable[..., None], *rest: object) -> None:
+    def run(self, sequences: tuple[int, int], kernel: Callable[..., None], *rest: object) -> None:
         """Runs a kernel on some sequences."""
-        threads = torch.get_num_threads()
-        tasks = deal(self.plan[first:last, 2], self.lanes, self.width, threads)
+        first, last = sequences
+        tasks = deal(self.plan[first:last, 2], self.lanes, self.width, self.threads)
 
         def walk(share: np.ndarray) -> None:
             kernel(self.plan, share + np.array([first, 0, 0]), self.lanes, self.source, self.at, *rest)
 
-        share_out(walk, tasks, min(threads, len(tasks)))
+        share_out(walk, tasks, min(self.threads, len(tasks)))
 
 
-def _norm_rows(u: Tensor, gamma: Tensor | None, beta: Tensor | None, mean: Tensor | None,
-               inverse: Tensor | None) -> list[Tensor]:  # fmt: skip
+def _norm_rows(given: Block) -> Tensor:
     """inv, off, γ, β with N(x) = γ (x inv + off) + β; see `fused.kernels`."""
-    one, zero = u.new_ones(u.shape[2]), u.new_zeros(u.shape[2])
-    if gamma is None or beta is None or mean is None or inverse is None:
-        return [one, zero, one, zero]
-    return [inverse, -mean * inverse, gamma, beta]
+    if given.gamma is None or given.beta is None or given.mean is None or given.inverse is None:
+        one, zero = given.u.new_ones(given.u.shape[2]), given.u.new_zeros(given.u.shape[2])
+        return torch.stack((one, zero, one, zero))
+    return torch.stack((given.inverse, -given.mean * given.inverse, given.gamma, given.beta))
 
 
-def _factor(amplitude: Tensor | None, scale: float) -> float:
-    return scale * (1.0 if amplitude is None else float(amplitude))
+def _factors(given: Block) -> list[float]:
+    """What the weights are multiplied by: amplitude, and the scale of what dropout keeps."""
+    amplitudes = (given.token_amplitude, given.channel_amplitude)
+    return [given.keep_scale * (1.0 if amplitude is None else float(amplitude)) for amplitude in amplitudes]
 
 
-def _keep(keep: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-    if keep is None:
-        none = np.empty(0, np.uint8)
-        return none, none
-    return keep[0].numpy(), keep[1].numpy()
+def _keep_rows(given: Block) -> list[np.ndarray]:
+    return [np.empty(0, np.uint8)] * 2 if given.keep is None else [row.numpy() for row in given.keep]
 
 
-def forward(
-    u: Tensor, coefficients: Tensor, gamma: Tensor | None, beta: Tensor | None, token_weight: Tensor, token_bias: Tensor,
-    channel_weight: Tensor, channel_bias: Tensor, token_amplitude: Tensor | None, channel_amplitude: Tensor | None,
-    mean: Tensor | None, inverse: Tensor | None, keep: Tensor | None, cu_seqlens: Tensor | None, keep_scale: float,
-    reset: str, threshold: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    u = u.contiguous()
-    count, lanes, steps = coefficients.shape[0], u.shape[2], u.shape[0] * u.shape[1]
-    neurons = _Neurons(u, coefficients, _norm_rows(u, gamma, beta, mean, inverse), cu_seqlens)
-    row = words(lanes)
-    token_bits = torch.zeros((steps, count * row), dtype=torch.int64)
-    channel_bits = torch.zeros((steps, row), dtype=torch.int64)
+def _require_layout(given: Block, **kept: tuple[Tensor, tuple[int, ...]]) -> None:
+    """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
+    u, (count, rows, lanes) = given.u, given.coefficients.shape
+    if u.dim() != 3 or (given.cu_seqlens is not None and u.shape[0] != 1):
+        raise ValueError(f"sdtcm: u must be [B, T, N], or [1, S, N] when packed, got {list(u.shape)}")
+    if count not in (1, 2) or rows not in (2, 4):
+        raise ValueError(f"sdtcm: coefficients must be [1 or 2, 2 or 4, N], got {list(given.coefficients.shape)}")
+    wanted = {
+        "coefficients": (count, rows, u.shape[2]), "gamma": (lanes,), "beta": (lanes,), "mean": (lanes,),
+        "inverse": (lanes,), "token_weight": (lanes, count * lanes), "token_bias": (lanes,),
+        "channel_weight": (lanes, lanes), "channel_bias": (lanes,), "token_amplitude": (), "channel_amplitude": (),
+    }  # fmt: skip
+    found = {name: (getattr(given, name), shape, u.dtype) for name, shape in wanted.items()}
+    found["keep"] = (given.keep, (2, u.shape[0] * u.shape[1]), torch.uint8)
+    found |= {name: (value, shape, value.dtype) for name, (value, shape) in kept.items()}
+    for name, (value, shape, dtype) in found.items():
+        if value is not None and (value.shape != shape or value.dtype != dtype):
+            raise ValueError(f"sdtcm: {name} must be {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}")
+
+
+def forward(given: Block) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    _require_layout(given)
+    given = given._replace(u=given.u.contiguous())
+    u, count, lanes = given.u, given.coefficients.shape[0], given.u.shape[2]
+    walk, row, steps = _Walk(given), words(lanes), u.shape[0] * u.shape[1]
+    token_bits, channel_bits = (torch.zeros((steps, n * row), dtype=torch.int64) for n in (count, 1))
     r, out = torch.empty_like(u), torch.empty_like(u)
-    kept = u.new_zeros((count, coefficients.shape[1] // 2, chunk_rows(u, cu_seqlens), neurons.pitch))
-    rates = torch.zeros(count + 1, dtype=torch.float64)
-    if not u.numel():
-        return out, rates, r, token_bits, channel_bits, kept
-    fire = forward_kernel(neurons.width, neurons.resonant, RESETS[reset], True)
-    states = [neurons.state(kept.shape[1]) for _ in range(count)]
-    token_bytes = token_bits.view(-1).numpy().view(np.uint8)
-    threads, (token_keep, channel_keep) = torch.get_num_threads(), _keep(keep)
-    mix, rest = mix_kernel(neurons.width), (
-        neurons.source, lanes, flat_bits(token_bits), count * row,
-        tiled(token_weight, count, _factor(token_amplitude, keep_scale)),
-        padded_row(token_bias * keep_scale, u, lanes), token_keep,
-        padded_row(torch.full_like(token_bias, threshold), u, lanes, torch.inf), flat_bits(channel_bits),
-        channel_bits.view(-1).numpy().view(np.uint8), row,
-        tiled(channel_weight, 1, _factor(channel_amplitude, keep_scale)),
-        padded_row(channel_bias * keep_scale, u, lanes), channel_keep, r.view(-1).numpy(), out.view(-1).numpy(),
-        keep is not None, past_cache(out),
+    kept = u.new_zeros((*walk.state.shape[:2], chunk_rows(u, given.cu_seqlens), walk.pitch))
+    fire, mix = forward_kernel(walk.width, walk.resonant, RESETS[given.reset], True), mix_kernel(walk.width)
+    token_factor, channel_factor = _factors(given)
+    token_keep, channel_keep = _keep_rows(given)
+    threshold = padded_row(torch.full_like(given.token_bias, given.threshold), u, lanes, torch.inf)
+    rest = (
+        walk.source, lanes, flat_bits(token_bits), count * row, tiled(given.token_weight, count, token_factor),
+        padded_row(given.token_bias * given.keep_scale, u, lanes), token_keep, threshold, flat_bits(channel_bits),
+        channel_bits.view(-1).numpy().view(np.uint8), row, tiled(given.channel_weight, 1, channel_factor),
+        padded_row(given.channel_bias * given.keep_scale, u, lanes), channel_keep, r.view(-1).numpy(),
+        out.view(-1).numpy(), given.keep is not None, past_cache(out),
     )  # fmt: skip
-    for first, last, begin, end in _spans(neurons.plan, u):
+    bits, pitch = token_bits.view(-1).numpy().view(np.uint8), 8 * count * row
+    for first, last, begin, end in walk.spans():
         for k in range(count):
-            neurons.run(
-                first, last, fire, token_bytes[8 * row * k :], (8 * count * row * u.shape[1], 8 * count * row, 1, 0), False,
-                neurons.rows[k], neurons.pitch, states[k].reshape(-1), kept[k].view(-1).numpy(), k == 1,
+            walk.run(
+                (first, last), fire, bits, (pitch * u.shape[1], pitch, 1, 8 * row * k), False, walk.rows[k], walk.pitch,
+                walk.state[k].reshape(-1), kept[k].view(-1).numpy(), k == 1,
             )  # fmt: skip
-        share_out(lambda span: mix(span[0] + begin, span[1] + begin, *rest), shares(end - begin, threads, GROUP), threads)
-    fired = [token_bits[:, k * row : (k + 1) * row] for k in range(count)] + [channel_bits]
-    for i, bits in enumerate(fired):
-        rates[i] = int(np.bitwise_count(bits.numpy()).sum()) / u.numel()
-    return out, rates, r, token_bits, channel_bits, kept
+        stretches = [(begin + low, begin + high) for low, high in shares(end - begin, walk.threads, GROUP)]
+        share_out(lambda stretch: mix(*stretch, *rest), stretches, walk.threads)
+    fired = (*token_bits.view(steps, count, row).unbind(1), channel_bits)
+    rates = [int(np.bitwise_count(each.numpy()).sum()) / max(1, u.numel()) for each in fired]
+    return out, torch.tensor(rates, dtype=torch.float64), r, token_bits, channel_bits, kept
 
 
-def backward(
-    grad: Tensor | None, grad_rates: Tensor | None, r: Tensor, token_bits: Tensor, channel_bits: Tensor,
-    checkpoints: Tensor, u: Tensor, coefficients: Tensor, gamma: Tensor | None, beta: Tensor | None,
-    token_weight: Tensor, channel_weight: Tensor, token_amplitude: Tensor | None, channel_amplitude: Tensor | None,
-    mean: Tensor | None, inverse: Tensor | None, keep: Tensor | None, cu_seqlens: Tensor | None, training: bool,
-    keep_scale: float, reset: str, full: bool, token_surrogate: str, token_numbers: list[float], threshold: float,
-    channel_surrogate: str, channel_numbers: list[float],
-) -> tuple[Tensor, ...]:  # fmt: skip
-    u = u.contiguous()
-    count, lanes, steps = coefficients.shape[0], u.shape[2], u.shape[0] * u.shape[1]
-    norm = _norm_rows(u, gamma, beta, mean, inverse)
-    neurons = _Neurons(u, coefficients, norm, cu_seqlens)
-    grad = torch.zeros_like(u) if grad is None else grad.contiguous()
-    more = np.zeros(count + 1) if grad_rates is None else grad_rates.double().numpy() / max(1, u.numel())
-    kind, threads = neurons.source.dtype.type, torch.get_num_threads()
+def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor | None) -> tuple[Tensor, ...]:
+    given = given._replace(u=given.u.contiguous())
+    u, count, lanes = given.u, given.coefficients.shape[0], given.u.shape[2]
+    steps, row, rows = u.shape[0] * u.shape[1], words(lanes), chunk_rows(u, given.cu_seqlens)
+    pull = torch.zeros_like(u) if grad is None else grad.contiguous()
+    _require_layout(
+        given, grad=(pull, tuple(u.shape)), r=(kept.r, tuple(u.shape)),
+        token_bits=(kept.token_bits, (steps, count * row)), channel_bits=(kept.channel_bits, (steps, row)),
+        checkpoints=(kept.checkpoints, (count, given.coefficients.shape[1] // 2, rows, padded(lanes))),
+    )  # fmt: skip
+    walk, pull = _Walk(given), pull.view(steps, lanes)
+    token_surrogate = surrogate_from(given.token_surrogate, list(given.token_numbers))
+    channel_surrogate = surrogate_from(given.channel_surrogate, list(given.channel_numbers))
+    assert token_surrogate.numba is not None
+    assert channel_surrogate.numba is not None
+    unmix = unmix_kernel(walk.width, channel_surrogate.numba)
+    go_back = backward_kernel(
+        walk.width, walk.resonant, RESETS[given.reset], given.full and given.reset != "none", token_surrogate.numba,
+        token_surrogate.vector, True,
+    )  # fmt: skip
 
-    # The gradient of S', then of R, and in the end of u; and that of the temporal spikes, of one span.
-    x = torch.empty_like(u)
-    rows = steps and max(end - begin for _, _, begin, end in _spans(neurons.plan, u))
-    pull = u.new_empty((rows, count * lanes))
-    channel_back = channel_weight * _factor(channel_amplitude, keep_scale)
-    token_back = token_weight * _factor(token_amplitude, keep_scale)
-    pieces = 4 * threads
-    token_sums, channel_sums = (sums_for(u, pieces, bits, lanes) for bits in (token_bits, channel_bits))
+    token_factor, channel_factor = _factors(given)
+    token_weight, channel_weight = given.token_weight * token_factor, given.channel_weight * channel_factor
+    token_keep, channel_keep = _keep_rows(given)
+    # The gradient of S', then of R, and in the end of u; and that of the temporal spikes, for one span.
+    x = u.new_empty((steps, lanes))
+    spikes = u.new_empty((max((end - begin for *_, begin, end in walk.spans()), default=0), count * lanes))
+    # What each spike contributes to the fire rates.
+    number = walk.source.dtype.type
+    more = torch.zeros(count + 1) if grad_rates is None else grad_rates / max(1, u.numel())
+    token_numbers, channel_numbers = (tuple(map(number, n)) for n in (given.token_numbers, given.channel_numbers))
+    pieces = 4 * walk.threads
+    token_sums, channel_sums = (sums_for(u, pieces, bits, lanes) for bits in (kept.token_bits, kept.channel_bits))
     token_room, channel_room = (sums.view(pieces, -1).numpy() for sums in (token_sums, channel_sums))
-    token_keep, channel_keep = _keep(keep)
-    shape, spatial = surrogate_from(token_surrogate, token_numbers), surrogate_from(channel_surrogate, channel_numbers)
-    assert shape.numba is not None
-    assert spatial.numba is not None
-    unmix = unmix_kernel(neurons.width, spatial.numba)
-    walk_back = backward_kernel(
-        neurons.width, neurons.resonant, RESETS[reset], full and reset != "none", shape.numba, shape.vector, True
-    )
-    states = [neurons.state(checkpoints.shape[1]) for _ in range(count)]
-    sums = np.zeros((count, 4 if neurons.resonant else 3, len(neurons.plan), neurons.pitch))
-    flat_grad, flat_x = grad.view(steps, lanes), x.view(steps, lanes)
-    numbers = tuple(map(kind, token_numbers))
-    unmix_args = (
-        flat_grad.view(-1).numpy(), flat_x.view(-1).numpy(), r.contiguous().view(-1).numpy(), lanes, kind(threshold),
-        kind(more[count]), tuple(map(kind, channel_numbers)), flat_bits(token_bits), token_bits.shape[1], token_keep,
+    sums = np.zeros((count, 4 if walk.resonant else 3, *walk.state.shape[2:]))
+    arrays = (
+        pull.view(-1).numpy(), x.view(-1).numpy(), kept.r.view(-1).numpy(), lanes, number(given.threshold),
+        number(more[-1]), channel_numbers, flat_bits(kept.token_bits), kept.token_bits.shape[1], token_keep,
+        flat_bits(kept.channel_bits), kept.channel_bits.shape[1], channel_keep, given.keep is not None,
     )  # fmt: skip
-    for first, last, begin, end in _spans(neurons.plan, u):
-        if begin == end:
-            continue
-        torch.mm(flat_grad[begin:end], channel_back, out=flat_x[begin:end])
-        if keep is not None:
-            flat_x[begin:end].masked_fill_(keep[1, begin:end, None] == 0, 0.0)
-        parts = list(enumerate(shares(end - begin, threads, WIDE_GROUP)))
-
-        def run(part: tuple[int, tuple[int, int]], begin: int = begin) -> None:
-            piece, (low, high) = part
-            unmix(
-                begin + low, begin + high, *unmix_args, token_room[piece], flat_bits(channel_bits),
-                channel_bits.shape[1], channel_keep, channel_room[piece], keep is not None,
-            )  # fmt: skip
-
-        share_out(run, parts, threads)
-        torch.mm(flat_x[begin:end], token_back, out=pull[: end - begin])
-        if keep is not None:
-            pull[: end - begin].masked_fill_(keep[0, begin:end, None] == 0, 0.0)
+    for first, last, begin, end in walk.spans():
+        torch.mm(pull[begin:end], channel_weight, out=x[begin:end])
+        if given.keep is not None:
+            x[begin:end].masked_fill_(given.keep[1, begin:end, None] == 0, 0.0)
+        stretches = [(begin + low, begin + high) for low, high in shares(end - begin, walk.threads, WIDE_GROUP)]
+        share_out(
+            lambda piece: unmix(*piece[1], *arrays, token_room[piece[0]], channel_room[piece[0]]),
+            list(enumerate(stretches)), walk.threads,
+        )  # fmt: skip
+        here = spikes[: end - begin]
+        torch.mm(x[begin:end], token_weight, out=here)
+        if given.keep is not None:
+            here.masked_fill_(given.keep[0, begin:end, None] == 0, 0.0)
+        pitch = count * lanes
         for k in range(count):
-            # `pull` holds this span alone, beginning at its first step.
-            row = count * lanes
-            place = (row * u.shape[1], row, 1, k * lanes - begin * row)
-            neurons.run(
-                first, last, walk_back, pull.view(-1).numpy(), place, kind(more[k]), flat_x.view(-1).numpy(), neurons.at, False,
-                neurons.rows[k], neurons.pitch, checkpoints[k].contiguous().view(-1).numpy(), numbers,
-                states[k].reshape(-1), sums[k].reshape(-1), k == 1,
+            # `spikes` begins with this span's first step.
+            place = (pitch * u.shape[1], pitch, 1, k * lanes - pitch * begin)
+            walk.run(
+                (first, last), go_back, spikes.view(-1).numpy(), place, number(more[k]), x.view(-1).numpy(), walk.at,
+                False, walk.rows[k], walk.pitch, kept.checkpoints[k].reshape(-1).numpy(), token_numbers,
+                walk.state[k].reshape(-1), sums[k].reshape(-1), k == 1,
             )  # fmt: skip
+
     grad_token, grad_token_bias = untiled(token_sums, count, lanes, lanes)
     grad_channel, grad_channel_bias = untiled(channel_sums, 1, lanes, lanes)
-    grads = [
-        (grad_token * token_weight).sum() * keep_scale, (grad_channel * channel_weight).sum() * keep_scale,
-    ]  # fmt: skip
-    grad_coefficients, grad_norm = _through_current(torch.from_numpy(sums.sum(2)[..., :lanes]), coefficients, norm)
-    if training and gamma is not None and steps:
-        _through_statistics(x, u, grad_norm, norm)
+    by_neuron = torch.from_numpy(sums.sum(2)[..., :lanes])
+    grad_coefficients, grad_gamma, grad_beta = _through_current(by_neuron, given.coefficients, walk.norm)
+    if given.training and given.gamma is not None and steps:
+        _through_statistics(x, u, grad_gamma, grad_beta, walk.norm)
     return (
-        x, grad_coefficients, grad_norm.to(u.dtype), grad_token * _factor(token_amplitude, keep_scale),
-        grad_token_bias * keep_scale, grad_channel * _factor(channel_amplitude, keep_scale),
-        grad_channel_bias * keep_scale, *grads,
+        x.view(u.shape), grad_coefficients, grad_gamma.to(u.dtype), grad_beta.to(u.dtype), grad_token * token_factor,
+        grad_token_bias * given.keep_scale, grad_channel * channel_factor, grad_channel_bias * given.keep_scale,
+        (grad_token * given.token_weight).sum() * given.keep_scale,
+        (grad_channel * given.channel_weight).sum() * given.keep_scale,
     )  # fmt: skip
 
 
-def _through_current(sums: Tensor, coefficients: Tensor, norm: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The gradients of the coefficients and of [γ, β] from the sums of the kernel: see `fused.kernels`, `block`."""
-    gamma, beta = (row.double() for row in norm[2:])
+def _through_current(sums: Tensor, coefficients: Tensor, norm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of coefficients, γ and β from the sums that a kernel takes in a block: see `fused.kernels`."""
+    gamma, beta = norm[2:].double()
     grads = torch.zeros_like(coefficients)
     if coefficients.shape[1] == 4:
-        delta = coefficients[:, 2].double()
-        by_x, by_one = sums[:, 2], sums[:, 3]
+        delta, by_x_hat, by_one = coefficients[:, 2].double(), sums[:, 2], sums[:, 3]
         grads[:, :2] = sums[:, :2]
-        grads[:, 2] = gamma * by_x + beta * by_one
-        return grads, torch.stack(((delta * by_x).sum(0), (delta * by_one).sum(0)))
+        grads[:, 2] = gamma * by_x_hat + beta * by_one
+        return grads, (delta * by_x_hat).sum(0), (delta * by_one).sum(0)
     grads[:, 0] = sums[:, 0]
-    return grads, torch.stack((sums[:, 2].sum(0), sums[:, 1].sum(0)))
+    return grads, sums[:, 2].sum(0), sums[:, 1].sum(0)
 
 
-def _through_statistics(x: Tensor, u: Tensor, grad_norm: Tensor, norm: list[Tensor]) -> None:
+def _through_statistics(x: Tensor, u: Tensor, grad_gamma: Tensor, grad_beta: Tensor, norm: Tensor) -> None:
     """Adds to the gradient of u what mean and variance contribute: -γ inv (∂β + x̂ ∂γ) / steps."""
-    steps = u.numel() // u.shape[2]
-    inverse, off, gamma, _ = (row.double() for row in norm)
-    by_x_hat, by_one = grad_norm
-    factor = -gamma * inverse * inverse * by_x_hat / steps
-    constant = -gamma * inverse * (by_one + off * by_x_hat) / steps
-    add_affine(x, u, constant, factor)
+    inverse, off, gamma, _ = norm.double()
+    scale = -gamma * inverse / x.shape[0]
+    add_affine(x, u, scale * (grad_beta + off * grad_gamma), scale * inverse * grad_gamma)

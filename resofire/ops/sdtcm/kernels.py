@@ -15,9 +15,19 @@ from ..fused.kernels import compiled, inline
 from ..fused.simd import load, store_mask
 from ..spike_linear import kernels as events
 from ..spike_linear.kernels import (
-    GROUP, VECTORS, WIDE_GROUP, add_rows, copy_row, fingerprint, list_active, load_tile, put_tile, store_tile,
-    weight_group, weight_room,
-)  # fmt: skip
+    GROUP,
+    VECTORS,
+    WIDE_GROUP,
+    add_rows,
+    copy_row,
+    fingerprint,
+    list_active,
+    load_tile,
+    put_tile,
+    store_tile,
+    weight_group,
+    weight_room,
+)
 
 
 @inline
@@ -110,7 +120,7 @@ def unmix_kernel(width: int, slope: Callable[..., float]) -> Callable[..., Any]:
 
     def unmix(
         first, last, grads, x, r, columns, threshold, more, numbers, token_bits, token_words, token_keep,
-        token_sums, channel_bits, channel_words, channel_keep, channel_sums, dropping,
+        channel_bits, channel_words, channel_keep, dropping, token_sums, channel_sums,
     ):  # fmt: skip
         _ = tag  # part of the cache key
         block, when, scratch = weight_room(max(token_words, channel_words), columns, width, x)

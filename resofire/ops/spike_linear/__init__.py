@@ -6,8 +6,8 @@ With the backend `events` the forward product adds only the weight rows of activ
 output's gradients at which an input was active; the gradient of the spikes is a dense product, as every spike has one.
 `reference` is the dense product, and takes any input.
 
-Backends, in the order in which "auto" tries them: `events` (CPU), `reference`. "auto" takes `events` where the input is a
-spike train, few enough of it are active and the product is large enough to be worth it: from the input alone, so that
+Backends, in the order in which "auto" tries them: `events` (CPU), `reference`. "auto" takes `events` where the input is
+a spike train, few enough of it are active and the product is large enough to be worth it: from the input alone, so that
 the same input always goes the same way. While torch compiles there is no input to look at: "auto" then stays dense.
 """
 

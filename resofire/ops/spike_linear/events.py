@@ -1,5 +1,6 @@
 """The event-driven product, in Numba: the operators for torch, and the host side of the kernels."""
 
+import math
 from typing import Any, Never
 
 import numpy as np
@@ -32,7 +33,7 @@ def shares(steps: int, threads: int, unit: int) -> list[tuple[int, int]]:
 
 
 def tiled(weight: Tensor, directions: int, factor: float | Tensor) -> np.ndarray:
-    """The weights [out, directions * in] times a factor as a flat [tiles, directions * rows, TILE], zeros where padded."""
+    """The weights [out, directions * in] times a factor as a flat [tiles, directions * rows, TILE], padded with 0."""
     out, inputs = weight.shape[0], weight.shape[1] // directions
     width = TILE_BYTES // weight.element_size()
     tiles, rows = -(-out // width), WORD * words(inputs)
@@ -110,6 +111,15 @@ def _(bits: Tensor) -> Tensor:
     return bits.new_empty((), dtype=torch.int64)
 
 
+def _require_layout(leading: tuple[int, ...], bits: Tensor, weight: Tensor, columns: int) -> None:
+    """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
+    if weight.dim() != 2 or columns != weight.shape[0]:
+        raise ValueError(f"spike_linear: weight must be [{columns}, in], got {list(weight.shape)}")
+    rows = (math.prod(leading), words(weight.shape[1]))
+    if bits.shape != rows or bits.dtype != torch.int64:
+        raise ValueError(f"spike_linear: bits must be int64 {list(rows)}, got {bits.dtype} {list(bits.shape)}")
+
+
 @torch.library.custom_op("resofire::spike_linear", mutates_args=())
 def event_linear(spikes: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """spikes Wᵀ + b from the bits and amplitude of the spikes, whose own numbers are not read."""
@@ -120,6 +130,7 @@ def event_linear(spikes: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor
     factor = float(amplitude)
     if factor != factor:
         raise ValueError("spike_linear: spikes must all be 0 or one amplitude for backend 'events', got other values")
+    _require_layout(spikes.shape[:-1], bits, weight, weight.shape[0] if bias is None else bias.shape[0])
     steps, columns = bits.shape[0], weight.shape[0]
     out = spikes.new_empty((*spikes.shape[:-1], columns))
     kernel = linear_kernel(simd.BYTES // spikes.element_size())
@@ -144,6 +155,7 @@ def event_linear_backward(grad: Tensor, bits: Tensor, amplitude: Tensor, weight:
     from ..fused import simd
     from .kernels import WIDE_GROUP, weight_kernel
 
+    _require_layout(grad.shape[:-1], bits, weight, grad.shape[-1])
     columns, inputs = weight.shape
     flat, threads = grad.contiguous().view(-1).numpy(), torch.get_num_threads()
     spans = shares(bits.shape[0], threads, WIDE_GROUP)
@@ -211,5 +223,6 @@ def why_slow(call: LinearCall) -> str | None:
     if steps < FEWEST_STEPS or columns < FEWEST_COLUMNS:
         return f"the dense product is faster below {FEWEST_STEPS} time steps or {FEWEST_COLUMNS} columns"
     if why_not(call) is None and call.density > BREAK_EVEN:
-        return f"{100 * call.density:.0f} % of the inputs are active, and above {100 * BREAK_EVEN:.0f} % dense is faster"
+        active, limit = 100 * call.density, 100 * BREAK_EVEN
+        return f"{active:.0f} % of the inputs are active, and above {limit:.0f} % dense is faster"
     return None

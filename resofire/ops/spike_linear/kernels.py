@@ -28,7 +28,7 @@ def tile_width(itemsize: int) -> int:
 
 @inline
 def list_active(bits, first, steps, words, starts, active, scale):
-    """Lists the active inputs of some rows of bits, times `scale`; those of row t are active[starts[t]:starts[t + 1]]."""
+    """Lists the active inputs of some rows of bits, times `scale`: row t has active[starts[t]:starts[t + 1]]."""
     count = 0
     for t in range(steps):
         starts[t] = count
@@ -157,7 +157,7 @@ def weight_group(bits, words, group, steps, grads, columns, width, keep, droppin
     """Adds the gradients of one group of time steps to sums [tiles, rows, TILE], where rows = 64 words + 1: row j is
     the sum of the output's gradient over the steps at which input j was active, the last row that over all steps.
 
-    With `dropping`, a step that `keep` holds 0 for does not count. `block`, `when` and `scratch` are room to work in."""
+    With `dropping`, a step that `keep` holds 0 for does not count. `block`, `when`, `scratch` are room to work in."""
     size, inputs, wide = VECTORS * width, 64 * words, WIDE_GROUP // 64
     tiles = -(-columns // size)
     _by_input(bits, words, group, steps, keep, dropping, block, when)
