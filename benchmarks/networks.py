@@ -5,6 +5,7 @@ The fire rate of each layer is set beforehand, by its threshold: to 5 % everywhe
 """
 
 import copy
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from resofire.models import Classifier, ClassifierConfig
 from resofire.nn import PRFConfig, fire_rates
+from resofire.ops import spike_linear
 
 from .clock import Table, in_fresh_process, medians
 
@@ -169,6 +171,30 @@ def padding(table: Table, rounds: int) -> None:
               most=1.15, note=f"{100 * share:.0f} % of the steps are true")  # fmt: skip
 
 
+def synapse_step(backend: str, spikes: Tensor, weight: Tensor, bias: Tensor, grad: Tensor) -> None:
+    wanted = [each for each in (spikes, weight, bias) if each.requires_grad]
+    torch.autograd.grad(spike_linear(spikes, weight, bias, backend=backend), wanted, grad)
+
+
+def synapses(table: Table, rounds: int) -> None:
+    """`spike_linear` forward and backward by fire rate: events against the dense product.
+
+    The gradient of the spikes is dense in both; "without it" leaves it out."""
+    for steps, features in ((64 * 784, 128), (sum(TEXT_LENGTHS), 256), (16 * 1024, 512)):
+        weight, bias = torch.randn(features, features, requires_grad=True), torch.randn(features, requires_grad=True)
+        grad = torch.randn(steps, features)
+        for rate in (0.02, 0.05, 0.1, 0.2, 0.35, 0.5):
+            spikes = (torch.rand(steps, features) < rate).float()
+            where = f"at {100 * rate:.0f} %, {steps}x{features}x{features}"
+            for part, given in (("without it", spikes), ("whole", spikes.clone().requires_grad_())):
+                contenders = {
+                    backend: functools.partial(synapse_step, backend, given, weight, bias, grad)
+                    for backend in ("events", "reference")
+                }
+                found = medians(contenders, rounds)
+                table.add(f"spike_linear, {part}, over dense {where}", found["reference"] / found["events"], "x")
+
+
 PEAK = """
 import torch
 from resofire.ops import retain_buffers
@@ -212,6 +238,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         if quick:
             break
     if not quick:
+        synapses(table, rounds)
         padding(table, rounds)
         memory(table)
     command = "resofire bench networks" + (" --quick" if quick else "")

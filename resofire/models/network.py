@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..nn import fire_rates
+from ..nn.neuron import autocast_on
 from ..ops.checks import state_dtype
 from .config import NetworkConfig
 from .sequences import is_whole
@@ -39,7 +40,7 @@ def require_values(owner: str, x: Tensor, dims: str, inputs: int, like: Tensor) 
     _require_shape(owner, x, shape)
     if x.shape[-1] != inputs:
         raise ValueError(f"{owner}: x must have shape {shape}, got {list(x.shape)}")
-    if x.dtype != like.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
+    if x.dtype != like.dtype and not (x.is_floating_point() and autocast_on(x)):
         raise TypeError(f"{owner}: x must be {_name(like.dtype)} like the weights, got {_name(x.dtype)}")
 
 

@@ -110,6 +110,11 @@ def zero_state(neuron: Any, batch: int) -> Any:
     return neuron.init_state(batch) if hasattr(neuron, "init_state") else None
 
 
+def autocast_on(x: Tensor) -> bool:
+    """Whether autocast is on where x lies; there are devices that do not know it."""
+    return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
+
+
 def in_full(value: Tensor) -> Tensor:
     """Half precision as float32: a decay of 0.9995 would be rounded to 1 in bfloat16."""
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value

@@ -45,7 +45,7 @@ class BatchNorm(nn.Module):
         if not self.training or x.numel() == 0:
             return in_full(self.running_mean), torch.rsqrt(in_full(self.running_var) + self.eps)
         with torch.no_grad():
-            mean, var = self._count(*moments(x, cu_seqlens), _lengths(x, cu_seqlens))
+            mean, var = self._count(x, *moments(x, cu_seqlens), _lengths(x, cu_seqlens))
             return mean, torch.rsqrt(var + self.eps)
 
     def pooled(self, x: Tensor, cu_seqlens: Tensor | None = None) -> Tensor:
@@ -55,16 +55,16 @@ class BatchNorm(nn.Module):
         means, spread = moments(x, cu_seqlens)
         lengths = _lengths(x, cu_seqlens)
         if self.training and x.numel():
-            mean, var = self._count(means, spread, lengths)
+            mean, var = self._count(x, means, spread, lengths)
             normed = (means - mean) * (self.weight * torch.rsqrt(var + self.eps)) + self.bias
         else:
             scale, shift = self.affine()
             normed = (means * scale + shift).to(x.dtype)
         return torch.where(lengths > 0, normed, 0)
 
-    def _count(self, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of a batch from its moments; the running statistics move towards them."""
-        steps = int(lengths.sum())
+    def _count(self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of x from its moments; the running statistics move towards them."""
+        steps = x.shape[0] * x.shape[1]
         self._require_steps(steps)
         mean, var = (means * lengths).sum(0) / steps, spread / steps
         with torch.no_grad():

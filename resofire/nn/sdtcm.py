@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from ..ops import ATan, Surrogate
 from ..ops import sdtcm as fused
-from ..ops.checks import checks_finite, require_choice
+from ..ops.checks import checks_finite, require_choice, sequence_count
 from .config import NeuronConfig, PRFConfig
 from .lif import LIF
-from .neuron import zero_state
+from .neuron import autocast_on, zero_state
 from .norm import BatchNorm
 from .prf import PRF
 from .spatial import SpatialNeuron
@@ -119,18 +119,29 @@ class SDTCM(nn.Module):
 
     def why_not_fused(self, u: Tensor) -> str | None:
         """Why the block does not run as one operator for this stream; None: it does."""
-        neurons = self._token_neurons()
         if self.backend in ("events", "reference"):
             return f"the block was told to compose its parts (backend={self.backend!r})"
+        neurons, spatial = self._token_neurons(), self.channel_neuron
+        for part in (self.norm, self.token_linear, spatial, self.channel_linear):
+            if type(part) not in (type(None), BatchNorm, SpikeLinear, SpatialNeuron):
+                return f"one of its parts is a {type(part).__name__}"
+            if part is not None and (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks):
+                return f"there are hooks on its {type(part).__name__}"
+        if self.token_linear.bias is None or self.channel_linear.bias is None:
+            return "one of its Linears has no bias"
+        if isinstance(spatial.threshold, Tensor):
+            return "the threshold of its spatial neuron is a tensor"
         for neuron in neurons:
             if type(neuron) not in (PRF, LIF):
                 return f"its temporal neuron is a {type(neuron).__name__}, neither a PRF nor a LIF"
             if neuron.backend not in ("auto", "scan"):
                 return f"its temporal neuron was told to run on backend {neuron.backend!r}"
-        for surrogate in (self.channel_neuron.surrogate, *(neuron.surrogate for neuron in neurons)):
+        if len({(type(each), each.reset, each.reset_gradient, each.surrogate) for each in neurons}) > 1:
+            return "its two temporal neurons differ in more than their numbers"
+        for surrogate in (spatial.surrogate, neurons[0].surrogate):
             if surrogate.numba is None:
                 return f"surrogate {type(surrogate).__name__} has no `numba` form"
-        if torch.is_autocast_enabled(u.device.type):
+        if autocast_on(u):
             return "autocast is on, which works on the parts"
         if checks_finite():
             return "check_finite() is on, which looks at what goes into each part"
@@ -141,6 +152,10 @@ class SDTCM(nn.Module):
 
     def _fused(self, u: Tensor, cu_seqlens: Tensor | None) -> Tensor:
         """The same as `_composed`, in one operator."""
+        sequence_count("SDTCM", u, cu_seqlens)
+        if u.dtype != self.token_linear.weight.dtype:
+            wanted, got = (str(each.dtype).removeprefix("torch.") for each in (self.token_linear.weight, u))
+            raise TypeError(f"SDTCM: u must be {wanted} like the weights, got {got}")
         neurons, spatial = self._token_neurons(), self.channel_neuron
         gamma = beta = mean = inverse = keep = None
         if self.norm is not None and self.prenorm:
@@ -155,9 +170,9 @@ class SDTCM(nn.Module):
             self.token_linear.bias, self.channel_linear.weight, self.channel_linear.bias,
             None if self.log_amplitude is None else self.log_amplitude.exp(),
             None if spatial.log_amplitude is None else spatial.log_amplitude.exp(), mean, inverse, keep, cu_seqlens,
-            self.training, 1 / (1 - self.dropout) if dropping else 1.0, neuron.reset, neuron.reset_gradient == "full",
-            neuron.surrogate.name, neuron.surrogate.numbers, spatial.threshold, spatial.surrogate.name,
-            spatial.surrogate.numbers,
+            self.norm is not None and self.norm.training, 1 / (1 - self.dropout) if dropping else 1.0, neuron.reset,
+            neuron.reset_gradient == "full", neuron.surrogate.name, neuron.surrogate.numbers, spatial.threshold,
+            spatial.surrogate.name, spatial.surrogate.numbers,
         )  # fmt: skip
         for i, each in enumerate((*neurons, spatial)):
             each._fired_rate(rates[i], u.numel())

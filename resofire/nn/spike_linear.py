@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from ..ops import spike_linear
 from ..ops.checks import require_choice
 from ..ops.registry import names
+from .neuron import autocast_on
 
 
 class SpikeLinear(nn.Linear):
@@ -19,7 +20,7 @@ class SpikeLinear(nn.Linear):
     def forward(self, spikes: Tensor) -> Tensor:
         weight: Tensor = self.weight
         bias: Tensor | None = self.bias
-        if torch.is_autocast_enabled(spikes.device.type):
+        if autocast_on(spikes):
             # What autocast does to a Linear it does not do to an operator of ours.
             dtype = torch.get_autocast_dtype(spikes.device.type)
             spikes, weight = spikes.to(dtype), weight.to(dtype)

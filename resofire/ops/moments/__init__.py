@@ -12,7 +12,7 @@ from typing import Any, Never
 import torch
 from torch import Tensor
 
-from ..checks import require_current, sequence_count
+from ..checks import require_bounds, require_finite, require_floating, sequence_count
 from ..fused import HAVE_NUMBA
 from ..surrogate import refuse_double_backward
 
@@ -22,10 +22,17 @@ _PIECE = 64
 
 def moments(x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """mean [B, N] and spread [N] of x [B, T, N], or [1, S, N] packed with `cu_seqlens`; in x's type."""
-    require_current("moments", x, "B, T, N")
+    require_floating("moments", "x", x)
+    require_finite("moments", "x", x)
+    if x.dim() != 3:
+        raise ValueError(f"moments: x must have shape [B, T, N], got {list(x.shape)}")
+    if cu_seqlens is not None and x.shape[0] != 1:
+        raise ValueError(f"moments: x must be packed as [1, S, N] when cu_seqlens is given, got {list(x.shape)}")
     sequence_count("moments", x, cu_seqlens)
     if HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
         return _moments(x, cu_seqlens)
+    if cu_seqlens is not None and x.device.type == "cpu" and not torch.compiler.is_compiling():
+        require_bounds("moments", cu_seqlens.tolist(), x.shape[1])
     full = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     mean, spread = _by_torch(full, cu_seqlens)
     return mean.to(x.dtype), spread.to(x.dtype)

@@ -117,7 +117,7 @@ def forward(given: Block) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
         padded_row(given.token_bias * given.keep_scale, u, lanes), token_keep, threshold, flat_bits(channel_bits),
         channel_bits.view(-1).numpy().view(np.uint8), row, tiled(given.channel_weight, 1, channel_factor),
         padded_row(given.channel_bias * given.keep_scale, u, lanes), channel_keep, r.view(-1).numpy(),
-        out.view(-1).numpy(), given.keep is not None, past_cache(out),
+        out.view(-1).numpy(), given.keep is not None, past_cache(out) and past_cache(r),
     )  # fmt: skip
     bits, pitch = token_bits.view(-1).numpy().view(np.uint8), 8 * count * row
     for first, last, begin, end in walk.spans():
@@ -129,7 +129,7 @@ def forward(given: Block) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
         stretches = [(begin + low, begin + high) for low, high in shares(end - begin, walk.threads, GROUP)]
         share_out(lambda stretch: mix(*stretch, *rest), stretches, walk.threads)
     fired = (*token_bits.view(steps, count, row).unbind(1), channel_bits)
-    rates = [int(np.bitwise_count(each.numpy()).sum()) / max(1, u.numel()) for each in fired]
+    rates = [int(np.bitwise_count(each.numpy().view(np.uint64)).sum()) / max(1, u.numel()) for each in fired]
     return out, torch.tensor(rates, dtype=torch.float64), r, token_bits, channel_bits, kept
 
 
@@ -213,7 +213,7 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
 def _through_current(sums: Tensor, coefficients: Tensor, norm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of coefficients, γ and β from the sums that a kernel takes in a block: see `fused.kernels`."""
     gamma, beta = norm[2:].double()
-    grads = torch.zeros_like(coefficients)
+    grads = coefficients.new_zeros(coefficients.shape)
     if coefficients.shape[1] == 4:
         delta, by_x_hat, by_one = coefficients[:, 2].double(), sums[:, 2], sums[:, 3]
         grads[:, :2] = sums[:, :2]

@@ -1,31 +1,27 @@
 """A checked call of `spike_linear`, and what is known of its spikes once they have been looked at."""
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import torch
 from torch import Tensor
 
 from ..checks import require_finite, require_floating
 
 
-@dataclass(frozen=True)
 class LinearCall:
-    spikes: Tensor  # [..., in]
-    weight: Tensor  # [out, in]
-    bias: Tensor | None  # [out]
+    """spikes [..., in], weight [out, in], bias [out] or None."""
 
-    @cached_property
+    def __init__(self, spikes: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.spikes, self.weight, self.bias = spikes, weight, bias
+        self._packed: tuple[Tensor, Tensor] | None = None
+
     def packed(self) -> tuple[Tensor, Tensor]:
         """The spikes as bits [M, words], and their amplitude: 0 if there are none, NaN if they are no spike train."""
-        bits, amplitude = torch.ops.resofire.pack_spikes(self.spikes.detach())
-        return bits, amplitude
+        if self._packed is None:
+            self._packed = torch.ops.resofire.pack_spikes(self.spikes.detach())
+        return self._packed
 
-    @cached_property
     def density(self) -> float:
         """The share of inputs that are active."""
-        bits, _ = self.packed
-        return float(torch.ops.resofire.count_bits(bits)) / max(1, self.spikes.numel())
+        return float(torch.ops.resofire.count_bits(self.packed()[0])) / max(1, self.spikes.numel())
 
 
 def prepare(spikes: Tensor, weight: Tensor, bias: Tensor | None = None) -> LinearCall:

@@ -13,7 +13,7 @@ from ..surrogate import refuse_double_backward
 from .call import LinearCall
 
 # At this share of active inputs adding rows takes about as long as the dense product; see LOG.md.
-BREAK_EVEN = 0.35
+BREAK_EVEN = 0.45
 # Below this many time steps, or columns, the dense product is over before the events are counted.
 FEWEST_STEPS, FEWEST_COLUMNS = 512, 32
 WORD = 64
@@ -28,7 +28,7 @@ def words(lanes: int) -> int:
 def shares(steps: int, threads: int, unit: int) -> list[tuple[int, int]]:
     """The time steps in some stretches for each thread, in multiples of `unit`."""
     pieces = max(1, min(4 * threads, steps // (4 * unit)))
-    size = -(-steps // (pieces * unit)) * unit
+    size = max(1, -(-steps // (pieces * unit)) * unit)
     return [(first, min(first + size, steps)) for first in range(0, steps, size)]
 
 
@@ -78,7 +78,7 @@ def pack_spikes(spikes: Tensor) -> tuple[Tensor, Tensor]:
     from .kernels import first_kernel, pack_kernel
 
     lanes = spikes.shape[-1]
-    steps = spikes.numel() // max(1, lanes)
+    steps = math.prod(spikes.shape[:-1])
     bits = torch.empty((steps, words(lanes)), dtype=torch.int64)
     if not spikes.numel():
         return bits.zero_(), spikes.new_zeros(())
@@ -96,7 +96,7 @@ def pack_spikes(spikes: Tensor) -> tuple[Tensor, Tensor]:
 
 @pack_spikes.register_fake
 def _(spikes: Tensor) -> tuple[Tensor, Tensor]:
-    steps = spikes.numel() // max(1, spikes.shape[-1])
+    steps = math.prod(spikes.shape[:-1])
     return spikes.new_empty((steps, words(spikes.shape[-1])), dtype=torch.int64), spikes.new_empty(())
 
 
@@ -160,7 +160,7 @@ def event_linear_backward(grad: Tensor, bits: Tensor, amplitude: Tensor, weight:
     flat, threads = grad.contiguous().view(-1).numpy(), torch.get_num_threads()
     spans = shares(bits.shape[0], threads, WIDE_GROUP)
     sums = sums_for(grad, len(spans), bits, columns)
-    rooms, kernel = sums.view(len(spans), -1).numpy(), weight_kernel(simd.BYTES // grad.element_size())
+    rooms, kernel = sums.flatten(1).numpy(), weight_kernel(simd.BYTES // grad.element_size())
     packed, row = flat_bits(bits), bits.shape[1]
 
     def run(piece: int) -> None:
@@ -200,7 +200,7 @@ event_linear_backward.register_autograd(_refuse)
 
 
 def run(call: LinearCall) -> Tensor:
-    return event_linear(call.spikes, *call.packed, call.weight, call.bias)
+    return event_linear(call.spikes, *call.packed(), call.weight, call.bias)
 
 
 def why_not(call: LinearCall) -> str | None:
@@ -210,7 +210,7 @@ def why_not(call: LinearCall) -> str | None:
         return f"it runs on the CPU, and spikes is on {call.spikes.device}"
     if call.spikes.dtype not in (torch.float32, torch.float64):
         return f"it takes float32 and float64, and spikes is {str(call.spikes.dtype).removeprefix('torch.')}"
-    if not torch.compiler.is_compiling() and bool(call.packed[1].isnan()):
+    if not torch.compiler.is_compiling() and bool(call.packed()[1].isnan()):
         return "spikes holds other values than 0 and one amplitude"
     return None
 
@@ -219,10 +219,10 @@ def why_slow(call: LinearCall) -> str | None:
     """Why the dense product is faster, for "auto"."""
     if torch.compiler.is_compiling():
         return "how many inputs are active is not known while torch compiles"
-    steps, columns = call.spikes.numel() // max(1, call.spikes.shape[-1]), call.weight.shape[0]
+    steps, columns = math.prod(call.spikes.shape[:-1]), call.weight.shape[0]
     if steps < FEWEST_STEPS or columns < FEWEST_COLUMNS:
         return f"the dense product is faster below {FEWEST_STEPS} time steps or {FEWEST_COLUMNS} columns"
-    if why_not(call) is None and call.density > BREAK_EVEN:
-        active, limit = 100 * call.density, 100 * BREAK_EVEN
+    if why_not(call) is None and call.density() > BREAK_EVEN:
+        active, limit = 100 * call.density(), 100 * BREAK_EVEN
         return f"{active:.0f} % of the inputs are active, and above {limit:.0f} % dense is faster"
     return None
