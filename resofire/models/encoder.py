@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
+from ..nn.input_linear import InputLinear
 from .config import EncoderConfig
 from .network import require_tokens, require_values, require_vocabulary
 from .sequences import Sequences, StreamState, advance, arrange, require_state, start
@@ -20,7 +21,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         if config.inputs is not None:
-            self.input: nn.Linear | nn.Embedding = nn.Linear(config.inputs, config.features)
+            self.input: InputLinear | nn.Embedding = InputLinear(config.inputs, config.features)
         elif config.vocabulary is not None:
             self.input = nn.Embedding(config.vocabulary, config.features)
         self.blocks = nn.ModuleList(

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..nn import SpikeLinear
+from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
 from .config import NetworkConfig, require_count
 from .network import Network, require_values
@@ -43,7 +44,7 @@ class Feedforward(Network):
         self.config = config
         inputs, *hidden, classes = config.sizes
         self.neurons = nn.ModuleList(config.neuron.build(features) for features in hidden)
-        self.linears = nn.ModuleList([nn.Linear(inputs, hidden[0])])
+        self.linears = nn.ModuleList([InputLinear(inputs, hidden[0])])
         for features, following in itertools.pairwise(hidden):
             self.linears.append(SpikeLinear(features, following, backend=config.backend))
         # The mean of spikes is no spike train, which a backend for those would refuse.

@@ -5,10 +5,10 @@ import itertools
 
 import pytest
 import torch
-from torch import nn
 
 from resofire.models import Feedforward, FeedforwardConfig, build
 from resofire.nn import LIFConfig, PRFConfig, SpikeLinear
+from resofire.nn.input_linear import InputLinear
 
 QUICK = PRFConfig(delta=(0.1, 0.5), threshold=0.3)
 DOUBLE = torch.float64
@@ -31,7 +31,7 @@ def feedforward(**settings) -> Feedforward:
 def test_the_papers_sizes(neuron, count):
     model = build(FeedforwardConfig(sizes=(1, 64, 256, 256, 10), neuron=neuron))
     assert sum(p.numel() for p in model.parameters()) == count
-    assert [type(linear) for linear in model.linears] == [nn.Linear, *[SpikeLinear] * 3]
+    assert [type(linear) for linear in model.linears] == [InputLinear, *[SpikeLinear] * 3]
 
 
 @pytest.mark.parametrize("pool", ["mean", "last", "none"])

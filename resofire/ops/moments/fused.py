@@ -6,7 +6,6 @@ from torch import Tensor
 
 from ..checks import require_bounds
 from ..fused import simd
-from ..fused.scan import past_cache
 from ..fused.threads import share_out
 from ..spike_linear.events import padded_row, shares
 from ..spike_linear.kernels import GROUP
@@ -87,8 +86,5 @@ def _affine(x: Tensor, pieces: np.ndarray, constant: Tensor, factor: Tensor, out
     lanes, threads = x.shape[-1], torch.get_num_threads()
     rows = np.concatenate([padded_row(row, x, lanes) for row in constant])
     kernel = affine_kernel(simd.BYTES // x.element_size(), onto)
-    rest = (
-        x.view(-1).numpy(), lanes, rows, padded_row(factor, x, lanes), out.view(-1).numpy(),
-        not onto and past_cache(out),
-    )  # fmt: skip
+    rest = (x.view(-1).numpy(), lanes, rows, padded_row(factor, x, lanes), out.view(-1).numpy())
     share_out(lambda share: kernel(share, *rest), _side_by_side(pieces, threads), threads)

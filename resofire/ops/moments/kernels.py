@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..fused.kernels import compiled
-from ..fused.simd import add_wide, zeros_like
+from ..fused.simd import zeros_like
 from ..spike_linear import kernels as events
-from ..spike_linear.kernels import GROUP, VECTORS, copy_row, fingerprint, load_tile, put_tile
+from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, fingerprint, load_tile, store_tile
 
 SHORT = 32  # steps whose sum stays in the type of x; sums of sums are float64
 
@@ -43,14 +43,8 @@ def sums_kernel(width: int) -> Callable[..., Any]:
                         v0, v1, v2, v3 = v0 - c0, v1 - c1, v2 - c2, v3 - c3
                         s0, s1, s2, s3 = s0 + v0, s1 + v1, s2 + v2, s3 + v3
                         q0, q1, q2, q3 = q0 + v0 * v0, q1 + v1 * v1, q2 + v2 * v2, q3 + v3 * v3
-                    add_wide(sums, at, s0)
-                    add_wide(sums, at + width, s1)
-                    add_wide(sums, at + 2 * width, s2)
-                    add_wide(sums, at + 3 * width, s3)
-                    add_wide(sums, at + pitch, q0)
-                    add_wide(sums, at + pitch + width, q1)
-                    add_wide(sums, at + pitch + 2 * width, q2)
-                    add_wide(sums, at + pitch + 3 * width, q3)
+                    add_tile(sums, at, width, s0, s1, s2, s3)
+                    add_tile(sums, at + pitch, width, q0, q1, q2, q3)
 
     return compiled(add, keep=True)
 
@@ -62,7 +56,7 @@ def affine_kernel(width: int, onto: bool) -> Callable[..., Any]:
     The rows of constant and factor are padded to whole tiles, those of x and out are not."""
     tag = fingerprint(events)
 
-    def affine(pieces, x, lanes, constant, factor, out, past_cache):
+    def affine(pieces, x, lanes, constant, factor, out):
         _ = tag  # part of the cache key
         size = VECTORS * width
         pitch = -(-lanes // size) * size
@@ -84,7 +78,7 @@ def affine_kernel(width: int, onto: bool) -> Callable[..., Any]:
                         if onto:
                             o0, o1, o2, o3 = load_tile(target, at, width)
                             v0, v1, v2, v3 = o0 + v0, o1 + v1, o2 + v2, o3 + v3
-                        put_tile(target, at, width, v0, v1, v2, v3, past_cache and some == size)
+                        store_tile(target, at, width, v0, v1, v2, v3)
                         if some < size:
                             copy_row(far, 0, out, t * lanes + column, some)
 

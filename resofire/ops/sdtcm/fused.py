@@ -117,7 +117,7 @@ def forward(given: Block) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
         padded_row(given.token_bias * given.keep_scale, u, lanes), token_keep, threshold, flat_bits(channel_bits),
         channel_bits.view(-1).numpy().view(np.uint8), row, tiled(given.channel_weight, 1, channel_factor),
         padded_row(given.channel_bias * given.keep_scale, u, lanes), channel_keep, r.view(-1).numpy(),
-        out.view(-1).numpy(), given.keep is not None, past_cache(out) and past_cache(r),
+        out.view(-1).numpy(), given.keep is not None, past_cache(r), past_cache(out),
     )  # fmt: skip
     bits, pitch = token_bits.view(-1).numpy().view(np.uint8), 8 * count * row
     for first, last, begin, end in walk.spans():
@@ -148,7 +148,7 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
     channel_surrogate = surrogate_from(given.channel_surrogate, list(given.channel_numbers))
     assert token_surrogate.numba is not None
     assert channel_surrogate.numba is not None
-    unmix = unmix_kernel(walk.width, channel_surrogate.numba)
+    unmix = unmix_kernel(walk.width, channel_surrogate.numba, channel_surrogate.vector)
     go_back = backward_kernel(
         walk.width, walk.resonant, RESETS[given.reset], given.full and given.reset != "none", token_surrogate.numba,
         token_surrogate.vector, True,

@@ -12,7 +12,7 @@ from numba.extending import register_jitable
 
 from .. import surrogate as surrogates
 from ..fused.kernels import compiled, inline
-from ..fused.simd import load, store_mask
+from ..fused.simd import load, store, store_mask
 from ..spike_linear import kernels as events
 from ..spike_linear.kernels import (
     GROUP,
@@ -49,7 +49,8 @@ def mix_kernel(width: int) -> Callable[..., Any]:
 
     def mix(
         first, last, u, columns, token_bits, token_words, token_table, token_bias, token_keep, threshold, channel_bits,
-        channel_bytes, channel_words, channel_table, channel_bias, channel_keep, r, out, dropping, past_cache,
+        channel_bytes, channel_words, channel_table, channel_bias, channel_keep, r, out, dropping, r_past_cache,
+        out_past_cache,
     ):  # fmt: skip
         _ = tag  # part of the cache key
         size = VECTORS * width
@@ -80,7 +81,7 @@ def mix_kernel(width: int) -> Callable[..., Any]:
                         u0, u1, u2, u3 = u0 + v0, u1 + v1, u2 + v2, u3 + v3
                     store_tile(near, t * pitch + column, width, u0, u1, u2, u3)
                     if some == size:
-                        put_tile(r, at, width, u0, u1, u2, u3, past_cache)
+                        put_tile(r, at, width, u0, u1, u2, u3, r_past_cache)
                     else:
                         copy_row(near, t * pitch + column, r, at, some)
                     byte = (group + t) * channel_words * 8 + column // 8
@@ -100,7 +101,7 @@ def mix_kernel(width: int) -> Callable[..., Any]:
                         )
                         u0, u1, u2, u3 = u0 + v0, u1 + v1, u2 + v2, u3 + v3
                     if some == size:
-                        put_tile(out, at, width, u0, u1, u2, u3, past_cache)
+                        put_tile(out, at, width, u0, u1, u2, u3, out_past_cache)
                     else:
                         store_tile(scratch, 0, width, u0, u1, u2, u3)
                         copy_row(scratch, 0, out, at, some)
@@ -109,11 +110,11 @@ def mix_kernel(width: int) -> Callable[..., Any]:
 
 
 @functools.cache
-def unmix_kernel(width: int, slope: Callable[..., float]) -> Callable[..., Any]:
+def unmix_kernel(width: int, slope: Callable[..., float], vector: bool) -> Callable[..., Any]:
     """Back through the same, for steps first to last.
 
     `grads` is the gradient of U⁺, `x` comes as that of S' and leaves as that of R: grads + (x + more) σ'(R - V). The
-    gradients of both Linears are added to their sums (see `weight_group`)."""
+    gradients of both Linears are added to their sums (see `weight_group`). `vector`: whether `slope` takes vectors."""
     slope = getattr(slope, "py_func", slope)  # it may have been compiled already
     tag = fingerprint(events, surrogates)
     slope = register_jitable(slope)
@@ -130,7 +131,12 @@ def unmix_kernel(width: int, slope: Callable[..., float]) -> Callable[..., Any]:
                 channel_bits, channel_words, group, steps, grads, columns, width, channel_keep, dropping, block, when,
                 scratch, channel_sums,
             )  # fmt: skip
-            for i in range(group * columns, (group + steps) * columns):
+            begin, end = group * columns, (group + steps) * columns
+            if vector:
+                for i in range(begin, end - width + 1, width):
+                    store(x, i, load(grads, i) + (load(x, i) + more) * slope(load(r, i) - threshold, *numbers))
+                begin = end - (end - begin) % width
+            for i in range(begin, end):
                 x[i] = grads[i] + (x[i] + more) * slope(r[i] - threshold, *numbers)
             weight_group(
                 token_bits, token_words, group, steps, x, columns, width, token_keep, dropping, block, when, scratch,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..fused import simd
 from ..fused.kernels import compiled, inline
-from ..fused.simd import differs, load, lowest, store, stream, zeros_like
+from ..fused.simd import add_wide, differs, load, lowest, store, stream, zeros_like
 
 VECTORS = 4  # to a tile: their sums stay in registers, and their additions do not wait for each other
 GROUP = 64  # time steps that go through a tile together
@@ -75,6 +75,15 @@ def put_tile(array, at, width, v0, v1, v2, v3, past_cache):
         stream(array, at + 3 * width, v3)
     else:
         store_tile(array, at, width, v0, v1, v2, v3)
+
+
+@inline
+def add_tile(sums, at, width, v0, v1, v2, v3):
+    """Adds a tile to float64 sums."""
+    add_wide(sums, at, v0)
+    add_wide(sums, at + width, v1)
+    add_wide(sums, at + 2 * width, v2)
+    add_wide(sums, at + 3 * width, v3)
 
 
 @inline

@@ -1,0 +1,85 @@
+"""A linear layer with few inputs, as the first layer on a signal or on pixels is.
+
+    out = x Wᵀ + b        x [..., in] with a handful of inputs, W [out, in], b [out]
+
+The arithmetic is nothing, the output is everything: it is written once, and the gradients of W and b are taken in one
+pass over the output's. (A general matrix product takes several times as long for one column.) Where the fused kernels
+do not run, it is the plain product.
+"""
+
+import importlib
+import math
+from typing import Any, Never
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..fused import HAVE_NUMBA
+from ..surrogate import refuse_double_backward
+
+MOST_INPUTS = 8
+
+
+def narrow_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Like `torch.nn.functional.linear`, to rounding."""
+    fused = HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    if not fused or weight.shape[1] > MOST_INPUTS or not x.dtype == weight.dtype == bias.dtype:
+        return F.linear(x, weight, bias)
+    return _linear(x, weight, bias)
+
+
+def _host() -> Any:
+    return importlib.import_module(f"{__name__}.fused")
+
+
+def _require_layout(x: Tensor, weight: Tensor, out: tuple[int, ...]) -> None:
+    """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
+    if x.dim() < 1 or weight.shape != (out[-1], x.shape[-1]):
+        raise ValueError(
+            f"narrow_linear: weight must have shape [{out[-1]}, {x.shape[-1]}] to go with x {list(x.shape)}, "
+            f"got {list(weight.shape)}"
+        )
+
+
+@torch.library.custom_op("resofire::narrow_linear", mutates_args=())
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    out = (*x.shape[:-1], bias.shape[0])
+    _require_layout(x, weight, out)
+    return _host().forward(x, weight, bias)
+
+
+@_linear.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+
+
+@torch.library.custom_op("resofire::narrow_linear_backward", mutates_args=())
+def _linear_backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of weight and bias."""
+    _require_layout(x, weight, tuple(grad.shape))
+    if math.prod(grad.shape[:-1]) != math.prod(x.shape[:-1]):
+        raise ValueError(f"narrow_linear: grad must go with x {list(x.shape)}, got {list(grad.shape)}")
+    return _host().backward(grad, x)
+
+
+@_linear_backward.register_fake
+def _(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(weight, memory_format=torch.contiguous_format), weight.new_empty(weight.shape[0])
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+
+
+def _pull_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+    x, weight = ctx.saved_tensors
+    return grad @ weight if ctx.needs_input_grad[0] else None, *_linear_backward(grad, x, weight)
+
+
+def _refuse(ctx: Any, *grads: Tensor) -> Never:
+    refuse_double_backward("narrow_linear")
+
+
+_linear.register_autograd(_pull_back, setup_context=_save)
+_linear_backward.register_autograd(_refuse)
