@@ -38,9 +38,10 @@ def state_dtype(current: Tensor) -> torch.dtype:
     return torch.float64 if current.dtype == torch.float64 else torch.float32
 
 
-def require_floating(op: str, name: str, value: Tensor) -> None:
+def require_floating(op: str, name: str, value: Tensor, form: str = "") -> None:
+    """A dense tensor of floating-point numbers; `form` is what to say of its shape where it is no tensor at all."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"{op}: {name} must be a tensor, got {type(value).__name__}")
+        raise TypeError(f"{op}: {name} must be a tensor{form}, got {type(value).__name__}")
     if value.dtype not in _DTYPES:
         raise TypeError(f"{op}: {name} must be float32, float64, float16 or bfloat16, got {_name(value.dtype)}")
     if value.layout != torch.strided:
@@ -48,7 +49,7 @@ def require_floating(op: str, name: str, value: Tensor) -> None:
 
 
 def require_current(op: str, current: Tensor, dims: str) -> None:
-    require_floating(op, "current", current)
+    require_floating(op, "current", current, f" [{dims}]")
     if current.dim() != len(dims.split(",")):
         raise ValueError(f"{op}: current must have shape [{dims}], got {list(current.shape)}")
     require_finite(op, "current", current)
