@@ -9,6 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(READY)
 	$(BIN)/resofire doctor
 	$(BIN)/resofire bench neurons --quick
+	$(BIN)/resofire bench networks --quick
 
 test: $(READY)
 	$(BIN)/ruff check .
@@ -18,6 +19,7 @@ test: $(READY)
 
 bench: $(READY)
 	$(BIN)/resofire bench neurons --json benchmarks/results/neurons.json
+	$(BIN)/resofire bench networks --json benchmarks/results/networks.json
 
 setup: $(READY)
 
