@@ -1,4 +1,4 @@
-"""The README's example runs as it stands."""
+"""The README's examples run as they stand."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,16 @@ import pytest
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_example_runs(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+def test_the_examples_run(capsys):
+    """In one go: a later one may use what an earlier one made."""
     names: dict[str, object] = {}
-    exec(code, names)
-    assert "auto takes 'scan'" in capsys.readouterr().out
+    for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
+        exec(code, names)
+    printed = capsys.readouterr().out
+    assert "auto takes 'scan'" in printed
+    assert "encoder.blocks.1.channel_neuron" in printed
     assert names["packed"].shape == (1, 160_000, 128)
+    assert names["logits"].shape == (1, 2)
 
 
 @pytest.mark.parametrize("command", ["make run", "make test"])
