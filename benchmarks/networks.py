@@ -82,7 +82,7 @@ def set_rates(model: Classifier, case: Case, rates: list[tuple[float, float]]) -
 
 
 def on_fft(model: Classifier) -> Classifier:
-    """The same network, weights and thresholds, with FFT neurons, dense Linears and torch's own norms."""
+    """The same network, weights and thresholds, with FFT neurons, dense Linears and torch's norm in the blocks."""
     other = copy.deepcopy(model)
     if isinstance(other.encoder.input, nn.Linear):
         plain = nn.Linear(other.encoder.input.in_features, other.encoder.input.out_features)

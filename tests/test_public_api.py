@@ -16,10 +16,10 @@ PRF_OPTIONS = (
     "cu_seqlens=None, reverse=False, backend='auto'"
 )
 LIF_OPTIONS = PRF_OPTIONS.replace("'none'", "'soft'")
-NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=0.0, backend='auto'"
+NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=1.0, backend='auto'"
 ENCODER = (
     f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
-    "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5"
+    "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0)"
 )
 
 SIGNATURES = {

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, fields
 from numbers import Real
+from typing import ClassVar
 
 from ..nn import LIFConfig, PRFConfig
-from ..nn.sdtcm import AMPLITUDES, NORMS, require_share
+from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, require_share
+from ..ops import ATan, Surrogate
 from ..ops.checks import require_choice, require_real
 
 POOLS = ("mean", "last", "none")
@@ -17,14 +19,15 @@ class NetworkConfig:
     pool           how the stream becomes one vector: its "mean" over the true length, its "last" step, or "none" for
                    logits at every time step
     rate_target, rate_weight    the spike-rate regulariser, see `Network.penalised`
-    backend        how the Linears on spikes run; `neuron` has a backend of its own
+    backend        how the Linears on spikes run, or whole blocks (see `nn.SDTCM`); `neuron` has a backend of its own
     """
 
     neuron: PRFConfig | LIFConfig = PRFConfig()  # noqa: RUF009 - frozen
     pool: str = "mean"
     rate_target: float | None = None
-    rate_weight: float = 0.0
+    rate_weight: float = 1.0
     backend: str = "auto"
+    _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
@@ -36,6 +39,7 @@ class NetworkConfig:
                 f"{owner}: neuron must be settings such as PRFConfig() or LIFConfig(), got {self.neuron!r}"
             )
         require_choice(owner, "pool", self.pool, POOLS)
+        require_choice(owner, "backend", self.backend, self._backends)
         if self.rate_target is not None and not (_real(self.rate_target) and 0 <= self.rate_target <= 1):
             raise ValueError(f"{owner}: rate_target must be None or from 0 to 1, got {self.rate_target!r}")
         if not _real(self.rate_weight) or not 0 <= self.rate_weight < float("inf"):
@@ -61,6 +65,8 @@ class EncoderConfig(NetworkConfig):
     dropout: float = 0.0
     amplitude: str = "sn"
     spatial_threshold: float = 0.5
+    spatial_surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
+    _backends: ClassVar[tuple[str, ...]] = BACKENDS
 
     def __post_init__(self) -> None:
         super().__post_init__()

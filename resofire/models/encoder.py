@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
 from ..nn.input_linear import InputLinear
-from .config import EncoderConfig
+from .config import EncoderConfig, require_count
 from .network import require_tokens, require_values, require_vocabulary
 from .sequences import Sequences, StreamState, advance, arrange, require_state, start
 
@@ -28,7 +28,7 @@ class Encoder(nn.Module):
             SDTCM(
                 config.features, neuron=config.neuron, bidirectional=config.bidirectional, norm=config.norm,
                 prenorm=config.prenorm, dropout=config.dropout, amplitude=config.amplitude,
-                spatial_threshold=config.spatial_threshold, backend=config.backend,
+                spatial_threshold=config.spatial_threshold, surrogate=config.spatial_surrogate, backend=config.backend,
             )
             for _ in range(config.depth)
         )  # fmt: skip
@@ -50,6 +50,7 @@ class Encoder(nn.Module):
         return sequences.pool(stream, self.config.pool), sequences
 
     def init_state(self, batch: int, *, owner: str = "Encoder") -> StreamState:
+        require_count(f"{owner}.init_state", "batch", batch)
         layers = tuple(block.init_state(batch) for block in self._causal_blocks(f"{owner}.init_state"))
         return start(layers, self.config.pool, batch, self.config.features, self.input.weight.device)
 

@@ -66,6 +66,7 @@ class Feedforward(Network):
 
     def init_state(self, batch: int) -> StreamState:
         """The state of `batch` streams before their first step."""
+        require_count("Feedforward.init_state", "batch", batch)
         layers = tuple(zero_state(neuron, batch) for _, neuron in self._layers())
         return start(layers, self.config.pool, batch, self.config.sizes[-2], self._weight().device)
 

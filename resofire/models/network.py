@@ -55,7 +55,7 @@ def require_vocabulary(owner: str, tokens: Tensor, vocabulary: int) -> None:
     """Looks at values that lie in the CPU's memory; to read them back from a GPU would stall its stream."""
     if tokens.device.type != "cpu" or torch.compiler.is_compiling() or tokens.numel() == 0:
         return
-    for extreme in torch.aminmax(tokens):
+    for extreme in torch.aminmax(tokens.long()):
         if not 0 <= int(extreme) < vocabulary:
             raise ValueError(f"{owner}: x must hold tokens from 0 to {vocabulary - 1}, got {int(extreme)}")
 

@@ -9,7 +9,7 @@ from ..ops.checks import require_choice, sequence_count
 from .config import EncoderConfig, require_count
 from .encoder import Encoder
 from .network import Network
-from .sequences import require_lengths
+from .sequences import StreamState, require_lengths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,5 +58,23 @@ class Retrieval(Network):
             if documents % 2:
                 raise ValueError(f"Retrieval: cu_seqlens must bound an even number of documents, got {documents}")
         pooled, _ = self.encoder(x, lengths=lengths, cu_seqlens=cu_seqlens, owner="Retrieval")
+        return self._compare(pooled)
+
+    def init_state(self, batch: int) -> StreamState:
+        """The state of `batch` pairs before their first step."""
+        return self.encoder.init_state(2 * batch, owner="Retrieval")
+
+    def step(self, x: Tensor, state: StreamState | None) -> tuple[Tensor, StreamState]:
+        """One time step of both documents, [B, 2] tokens or [B, 2, inputs] values, from a state (None: the first step).
+
+        The logits are those of a whole call on all steps so far."""
+        self.encoder.require_input("Retrieval.step", x, "B, 2")
+        if x.shape[1] != 2:
+            raise ValueError(f"Retrieval.step: x must hold 2 documents in its second dimension, got {list(x.shape)}")
+        pooled, state = self.encoder.step(x.flatten(0, 1), state, owner="Retrieval")
+        return self._compare(pooled), state
+
+    def _compare(self, pooled: Tensor) -> Tensor:
+        """Logits from the vectors of documents 2i and 2i + 1."""
         a, b = pooled[0::2], pooled[1::2]
         return self.head(torch.cat((a, b, a - b, a * b), -1))

@@ -30,7 +30,7 @@ class Sequences(NamedTuple):
         if self.cu_seqlens is None:
             return stream.mean(1) if how == "mean" else stream[:, -1]
         if how == "mean":
-            return moments(stream, self.cu_seqlens)[0]
+            return moments(stream, self.cu_seqlens)[0].to(stream.dtype)
         bounds = self.cu_seqlens.long()
         return torch.where(bounds.diff()[:, None] > 0, stream[0, (bounds[1:] - 1).clamp(min=0)], 0)
 
@@ -100,6 +100,7 @@ def require_lengths(owner: str, lengths: Tensor, shape: tuple[int, ...], longest
         raise TypeError(f"{owner}: lengths must be a tensor of whole numbers, got {got}")
     if lengths.shape != shape:
         raise ValueError(f"{owner}: lengths must have shape {list(shape)}, got {list(lengths.shape)}")
+    lengths = lengths.long()  # in a small type `longest` would wrap around
     bad = lengths[(lengths < 0) | (lengths > longest)]
     if bad.numel():
         raise ValueError(f"{owner}: lengths must be from 0 to {longest}, got {bad[0].item()}")
@@ -112,8 +113,8 @@ def is_whole(x: Tensor) -> bool:
 def _pack(owner: str, x: Tensor, lengths: Tensor) -> tuple[Tensor, Sequences]:
     batch, steps = x.shape[:2]
     require_lengths(owner, lengths, (batch,), steps)
-    lengths = lengths.to(x.device)
+    lengths = lengths.to(x.device).long()
     places = (torch.arange(steps, device=x.device) < lengths[:, None]).flatten().nonzero()[:, 0]
     cu_seqlens = torch.zeros(batch + 1, dtype=torch.int32, device=x.device)
     cu_seqlens[1:] = lengths.cumsum(0)
-    return x.flatten(0, 1).index_select(0, places)[None], Sequences(batch, cu_seqlens, places, steps)
+    return x.flatten(0, 1)[places][None], Sequences(batch, cu_seqlens, places, steps)

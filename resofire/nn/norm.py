@@ -56,11 +56,11 @@ class BatchNorm(nn.Module):
         lengths = _lengths(x, cu_seqlens)
         if self.training and x.numel():
             mean, var = self._count(x, means, spread, lengths)
-            normed = (means - mean) * (self.weight * torch.rsqrt(var + self.eps)) + self.bias
+            normed = (means - mean) * (in_full(self.weight) * torch.rsqrt(var + self.eps)) + in_full(self.bias)
         else:
             scale, shift = self.affine()
-            normed = (means * scale + shift).to(x.dtype)
-        return torch.where(lengths > 0, normed, 0)
+            normed = means * scale + shift
+        return torch.where(lengths > 0, normed, 0).to(x.dtype)
 
     def _count(self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of x from its moments; the running statistics move towards them."""

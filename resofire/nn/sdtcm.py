@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..ops import ATan, Surrogate
 from ..ops import sdtcm as fused
-from ..ops.checks import checks_finite, require_choice, sequence_count
+from ..ops.checks import checks_finite, require_choice, require_floating, sequence_count
 from .config import NeuronConfig, PRFConfig
 from .lif import LIF
 from .neuron import autocast_on, zero_state
@@ -31,6 +31,8 @@ from .spike_linear import SpikeLinear
 NORMS = ("batch", "none")
 AMPLITUDES = ("none", "sn", "tn", "both")
 BACKENDS = ("auto", "fused", "events", "reference")
+# Where torch keeps the hooks of a module. (Hooks on all modules, which torch has for debugging, the fused path skips.)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class SDTCM(nn.Module):
@@ -68,6 +70,9 @@ class SDTCM(nn.Module):
         super().__init__()
         if isinstance(features, bool) or not isinstance(features, int) or features < 1:
             raise ValueError(f"SDTCM: features must be a positive whole number, got {features!r}")
+        for name, flag in (("bidirectional", bidirectional), ("prenorm", prenorm)):
+            if not isinstance(flag, bool):
+                raise ValueError(f"SDTCM: {name} must be True or False, got {flag!r}")
         require_choice("SDTCM", "norm", norm, NORMS)
         require_choice("SDTCM", "amplitude", amplitude, AMPLITUDES)
         require_choice("SDTCM", "backend", backend, BACKENDS)
@@ -125,7 +130,7 @@ class SDTCM(nn.Module):
         for part in (self.norm, self.token_linear, spatial, self.channel_linear):
             if type(part) not in (type(None), BatchNorm, SpikeLinear, SpatialNeuron):
                 return f"one of its parts is a {type(part).__name__}"
-            if part is not None and (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks):
+            if part is not None and any(getattr(part, name) for name in HOOKS):
                 return f"there are hooks on its {type(part).__name__}"
         if self.token_linear.bias is None or self.channel_linear.bias is None:
             return "one of its Linears has no bias"
@@ -136,7 +141,10 @@ class SDTCM(nn.Module):
                 return f"its temporal neuron is a {type(neuron).__name__}, neither a PRF nor a LIF"
             if neuron.backend not in ("auto", "scan"):
                 return f"its temporal neuron was told to run on backend {neuron.backend!r}"
-        if len({(type(each), each.reset, each.reset_gradient, each.surrogate) for each in neurons}) > 1:
+            if isinstance(neuron.threshold, Tensor):
+                return "the threshold of its temporal neuron is a tensor"
+        kinds = [(type(each), each.reset, each.reset_gradient, each.surrogate) for each in neurons]
+        if any(kind != kinds[0] for kind in kinds):
             return "its two temporal neurons differ in more than their numbers"
         for surrogate in (spatial.surrogate, neurons[0].surrogate):
             if surrogate.numba is None:
@@ -209,6 +217,7 @@ class SDTCM(nn.Module):
     def _require_stream(self, op: str, u: Tensor, dims: str) -> None:
         if not isinstance(u, Tensor):
             raise TypeError(f"{op}: u must be a tensor [{dims}, {self.features}], got {type(u).__name__}")
+        require_floating(op, "u", u)
         if u.dim() != len(dims.split(",")) + 1 or u.shape[-1] != self.features:
             raise ValueError(f"{op}: u must have shape [{dims}, {self.features}], got {list(u.shape)}")
 

@@ -364,3 +364,23 @@ def test_bad_tokens_are_named(case):
     x, options, pattern = BAD_TOKENS[case]
     with pytest.raises((ValueError, TypeError), match=f"Classifier: {pattern}"):
         build(config(vocabulary=134))(x, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.uint16])
+def test_lengths_and_tokens_of_small_types(dtype):
+    model = classifier(inputs=None, vocabulary=10).eval()
+    x, lengths = torch.randint(10, (3, 784)), torch.tensor([100, 50, 7])
+    wanted = model(x, lengths=lengths)
+    assert torch.equal(model(x.to(dtype), lengths=lengths.to(dtype)), wanted)
+
+
+def test_a_stream_is_summed_in_float64():
+    assert classifier().float().eval().init_state(2).total.dtype == torch.float64
+
+
+def test_half_precision_trains_on_many_steps():
+    model = build(config(inputs=1, vocabulary=None, features=8)).train()
+    with torch.autocast("cpu", torch.float16):
+        logits = model(torch.rand(64, 1100, 1))
+    assert logits.isfinite().all()
+    assert all(buffer.isfinite().all() for buffer in model.buffers())

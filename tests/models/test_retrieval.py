@@ -99,3 +99,14 @@ def test_bad_settings_are_named():
         RetrievalConfig(features=4, depth=1, vocabulary=3, pool="none")
     with pytest.raises(ValueError, match="RetrievalConfig: classes must be a positive whole number, got 0"):
         RetrievalConfig(features=4, depth=1, vocabulary=3, classes=0)
+
+
+def test_both_documents_stream():
+    model = retrieval().double().eval()
+    x = torch.randint(model.config.vocabulary, (3, 2, 12))
+    state = model.init_state(3)
+    for t in range(12):
+        logits, state = model.step(x[:, :, t], state)
+        torch.testing.assert_close(logits, model(x[:, :, : t + 1]), rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match=r"Retrieval.step: x must hold 2 documents .* got \[3, 3\]"):
+        model.step(torch.zeros(3, 3, dtype=torch.int64), state)

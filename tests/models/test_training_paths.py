@@ -85,7 +85,8 @@ def test_float32_training_is_no_further_apart_than_one_ulp_at_the_start(packed):
     found, natural = [], []
     for config in (PAPER, FAST):
         plain = train(config, torch.float32, packed=packed)[0]
-        starts = [train(config, torch.float32, packed=packed, nudged=seed)[0] for seed in (1, 2, 3)]
+        # Half the starts meet a spike that falls the other way and end a hundred times further off: ask enough of them.
+        starts = [train(config, torch.float32, packed=packed, nudged=seed)[0] for seed in range(1, 7)]
         natural += [(weights - plain).norm() for weights in starts]
         found.append(plain)
     apart = (found[0] - found[1]).norm()

@@ -498,3 +498,42 @@ def test_works_without_gradients():
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             assert torch.equal(made(u), wanted)
+
+
+def test_hooks_on_the_parts_are_run():
+    made, called = SDTCM(4), []
+    made.token_linear.register_full_backward_pre_hook(lambda *_: called.append(True))
+    made(torch.randn(2, 5, 4)).sum().backward()
+    assert called
+    assert "hooks on its SpikeLinear" in made.why_not_fused(torch.randn(2, 5, 4))
+
+
+def test_a_surrogate_need_not_be_hashable():
+    @dataclass(frozen=True)
+    class Loose(Surrogate):
+        def derivative(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ones_like(x)
+
+        __hash__ = None
+
+    made = SDTCM(4, neuron=PRFConfig(surrogate=Loose()))
+    assert "Loose has no `numba` form" in made.why_not_fused(torch.randn(2, 5, 4))
+
+
+def test_the_default_device_does_not_matter():
+    made, u = SDTCM(4), torch.randn(2, 5, 4)
+    with torch.device("meta"):
+        out = made(u)
+    assert out.device.type == "cpu"
+
+
+@pytest.mark.parametrize("which", ["r", "token_bits", "checkpoints", "grad"])
+def test_the_operator_refuses_what_another_one_kept(which):
+    given = operands(torch.float32, False, False, True)
+    _, _, *kept = op.block(*given)
+    names = ("grad", "grad_rates", "r", "token_bits", "channel_bits", "checkpoints")
+    values = dict(zip(names, [torch.ones_like(given[0]), None, *kept], strict=True))
+    op.block_backward(*values.values(), *given)
+    values[which] = values[which].double()
+    with pytest.raises(ValueError, match=f"{which} must be"):
+        op.block_backward(*values.values(), *given)

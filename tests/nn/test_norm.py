@@ -88,3 +88,17 @@ def test_bad_settings_are_named(case):
     call, pattern = BAD[case]
     with pytest.raises(ValueError, match=pattern):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_pooled_is_the_mean_of_what_it_norms(dtype):
+    """With more steps than float16 can count, and a mean that is not 0."""
+    x = (torch.randn(64, 784, 5) + 3).to(dtype)
+    one, other = BatchNorm(5).to(dtype), BatchNorm(5).to(dtype)
+    one(x)
+    wanted = BatchNorm(5).double()(x.double()).mean(1)
+    tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 1e-5)
+    torch.testing.assert_close(other.pooled(x).double(), wanted, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(other.running_mean, one.running_mean, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(other.running_var, one.running_var, rtol=tolerance, atol=tolerance)
+    assert other.pooled(x).dtype == dtype

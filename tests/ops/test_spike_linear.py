@@ -366,3 +366,32 @@ def test_works_in_inference_mode():
     wanted = spike_linear(spikes, weight, backend="events")
     with torch.inference_mode():
         assert torch.equal(spike_linear(spikes, weight, backend="events"), wanted)
+
+
+@pytest.mark.parametrize("columns", [128, 200])
+def test_rows_that_begin_anywhere_are_not_written_past_the_caches(columns, monkeypatch):
+    """Of four dimensions, only the last but one tells where rows begin; 200 columns are no multiple of 64 bytes."""
+    monkeypatch.setattr("resofire.ops.fused.scan.STREAM_BYTES", 0)
+    spikes, weight = spike_train(9, 16, 16, 64, density=0.05).float(), torch.randn(columns, 64)
+    torch.testing.assert_close(spike_linear(spikes, weight, backend="events"), F.linear(spikes, weight))
+
+
+def test_auto_is_dense_where_more_than_half_is_active():
+    weight = torch.randn(64, 64)
+    assert "auto takes 'reference'" in explain("spike_linear", spike_train(4096, 64, density=0.6).float(), weight)
+    assert "auto takes 'events'" in explain("spike_linear", spike_train(4096, 64, density=0.3).float(), weight)
+
+
+def test_the_operator_refuses_another_type():
+    spikes = spike_train(6, 5).float()
+    bits, amplitude = events.pack_spikes(spikes)
+    with pytest.raises(ValueError, match=r"weight must be torch.float32 \[3, in\], got torch.float64"):
+        events.event_linear(spikes, bits, amplitude, torch.randn(3, 5).double(), None)
+    with pytest.raises(ValueError, match=r"bits must be int64 \[6, 2\]"):
+        events.event_linear(spikes, bits[:3], amplitude, torch.randn(3, 5), None)
+
+
+def test_many_threads_share_few_rooms():
+    assert events.most_rooms(2, 128, 128, 4) == 8
+    assert events.most_rooms(64, 1024, 512, 4) == 64
+    assert len(events.shares(10_000, 64, 128, 64)) <= 64

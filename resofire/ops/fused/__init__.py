@@ -30,6 +30,7 @@ HAVE_TRITON = importlib.util.find_spec("triton") is not None
 TRITON_SURROGATES = ("ATan", "Triangle", "Sigmoid", "Rectangle")  # those that `triton.py` brings along
 
 CHUNK = 32
+TILE_BYTES = 512  # of a row of weights or outputs: what a kernel of a linear layer keeps in registers
 LANES = 32  # checkpoints are padded to a multiple of this many lanes, so that a kernel can move whole vectors
 
 

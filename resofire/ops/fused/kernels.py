@@ -12,6 +12,7 @@ gradients of Δ and V it sums ∂u x̂ and ∂u, from which those of Δ, γ, β 
 
 import functools
 import inspect
+import sys
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ from numba import njit
 from numba.extending import overload, register_jitable
 
 from .. import surrogate as surrogates
-from . import CHUNK, simd
+from . import CHUNK, TILE_BYTES, simd
 from .simd import add_wide, load, prefetch, store, store_mask, stream, where_ge, zeros_like
 
 _NONE, _SOFT, _HARD = range(3)
@@ -272,19 +273,23 @@ def compiled(function: Callable[..., Any], keep: bool) -> Callable[..., Any]:
         return njit(**options)(function)
 
 
-def _fingerprint(*functions: Callable[..., Any]) -> int:
-    """Numba's cache looks at the file of the kernel only; this makes a change in what the kernel takes from elsewhere
-    a miss. (A kernel with another CHUNK than the memory was laid out for would write where it must not.)"""
-    code = f"{CHUNK}{inspect.getsource(simd)}".encode()
-    for function in functions:
-        code += function.__code__.co_code + repr(function.__code__.co_consts).encode()
+def fingerprint(*parts: Any) -> int:
+    """Numba's cache looks at the file of the kernel only; this makes a change in what a kernel takes from elsewhere,
+    from this file or from `parts` (modules and functions), a miss. (A kernel with another CHUNK than the memory was
+    laid out for would write where it must not.)"""
+    code = f"{CHUNK} {TILE_BYTES} {inspect.getsource(simd)}{inspect.getsource(sys.modules[__name__])}".encode()
+    for part in parts:
+        if inspect.ismodule(part):
+            code += inspect.getsource(part).encode()
+        else:
+            code += part.__code__.co_code + repr(part.__code__.co_consts).encode()
     return zlib.crc32(code)
 
 
 @functools.cache
 def forward_kernel(width: int, resonant: bool, reset: int, block: bool = False) -> Callable[..., Any]:
     """Walks tasks forward: see `scan.forward`, which calls it with tensors as flat arrays and their strides."""
-    tag = _fingerprint()
+    tag = fingerprint()
 
     def forward(
         plan, tasks, lanes, current, current_at, spikes, spikes_at, past_cache, coefs, pitch, state, kept, reverse
@@ -328,7 +333,7 @@ def backward_kernel(
 ) -> Callable[..., Any]:
     """Walks tasks backward: see `scan.backward`. `vector` says whether `slope` takes whole vectors."""
     slope = getattr(slope, "py_func", slope)  # it may have been compiled already
-    tag = _fingerprint(slope)
+    tag = fingerprint(slope)
     slope = register_jitable(slope)
     # A slope that only knows single numbers is applied to the chunk's notes afterwards.
     at_once = slope if vector else _unchanged

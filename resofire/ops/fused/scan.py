@@ -114,7 +114,7 @@ def widened(rows: Tensor, pitch: int) -> Tensor:
 def past_cache(tensor: Tensor) -> bool:
     """Whether to write a tensor past the caches: it is large, and each vector begins on a multiple of 64 bytes."""
     unit = 64 // tensor.element_size()
-    aligned = tensor.data_ptr() % 64 == 0 and all(stride % unit == 0 for stride in tensor.stride()[:2])
+    aligned = tensor.data_ptr() % 64 == 0 and all(stride % unit == 0 for stride in tensor.stride()[:-1])
     return aligned and tensor.numel() * tensor.element_size() >= STREAM_BYTES
 
 

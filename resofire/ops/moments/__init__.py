@@ -12,7 +12,7 @@ from typing import Any, Never
 import torch
 from torch import Tensor
 
-from ..checks import require_bounds, require_finite, require_floating, sequence_count
+from ..checks import require_bounds, require_finite, require_floating, sequence_count, state_dtype
 from ..fused import HAVE_NUMBA
 from ..surrogate import refuse_double_backward
 
@@ -21,7 +21,7 @@ _PIECE = 64
 
 
 def moments(x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """mean [B, N] and spread [N] of x [B, T, N], or [1, S, N] packed with `cu_seqlens`; in x's type."""
+    """mean [B, N] and spread [N] of x [B, T, N], or [1, S, N] packed with `cu_seqlens`; float32 for half precision."""
     require_floating("moments", "x", x)
     require_finite("moments", "x", x)
     if x.dim() != 3:
@@ -33,9 +33,7 @@ def moments(x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor
         return _moments(x, cu_seqlens)
     if cu_seqlens is not None and x.device.type == "cpu" and not torch.compiler.is_compiling():
         require_bounds("moments", cu_seqlens.tolist(), x.shape[1])
-    full = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    mean, spread = _by_torch(full, cu_seqlens)
-    return mean.to(x.dtype), spread.to(x.dtype)
+    return _by_torch(x.to(state_dtype(x)), cu_seqlens)
 
 
 def _by_torch(x: Tensor, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor]:

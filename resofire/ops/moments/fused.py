@@ -12,6 +12,7 @@ from ..spike_linear.kernels import GROUP
 from .kernels import affine_kernel, sums_kernel
 
 PIECE = 1024
+SAMPLES = 64
 
 
 def _pieces(x: Tensor, cu_seqlens: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
@@ -39,8 +40,10 @@ def forward(x: Tensor, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor]:
     lengths, pieces = _pieces(x, cu_seqlens)
     if not x.numel():
         return x.new_zeros((len(lengths), lanes)), x.new_zeros(lanes)
-    # Sums of x - centre: squares of large numbers that differ little would lose what matters.
-    centre = padded_row(x[0, 0], x, lanes)
+    # Sums of x - centre: squares of large numbers that differ little would lose what matters. Some rows from all over
+    # tell where the middle is, roughly; a single one may be far out.
+    rows = x.view(-1, lanes)
+    centre = padded_row(rows[:: max(1, len(rows) // SAMPLES)].double().mean(0), x, lanes)
     sums = np.zeros((len(pieces), 2, len(centre)))
     kernel = sums_kernel(simd.BYTES // x.element_size())
     source, room = x.view(-1).numpy(), sums.reshape(-1)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..fused.kernels import compiled
+from ..fused.kernels import compiled, fingerprint
 from ..fused.simd import zeros_like
 from ..spike_linear import kernels as events
-from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, fingerprint, load_tile, store_tile
+from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, load_tile, store_tile
 
 SHORT = 32  # steps whose sum stays in the type of x; sums of sums are float64
 

@@ -24,7 +24,7 @@ MOST_INPUTS = 8
 def narrow_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Like `torch.nn.functional.linear`, to rounding."""
     fused = HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    if not fused or weight.shape[1] > MOST_INPUTS or not x.dtype == weight.dtype == bias.dtype:
+    if not fused or not 1 <= weight.shape[1] <= MOST_INPUTS or not x.dtype == weight.dtype == bias.dtype:
         return F.linear(x, weight, bias)
     return _linear(x, weight, bias)
 
@@ -35,10 +35,10 @@ def _host() -> Any:
 
 def _require_layout(x: Tensor, weight: Tensor, out: tuple[int, ...]) -> None:
     """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
-    if x.dim() < 1 or weight.shape != (out[-1], x.shape[-1]):
+    if x.dim() < 1 or x.shape[-1] < 1 or weight.shape != (out[-1], x.shape[-1]) or weight.dtype != x.dtype:
         raise ValueError(
-            f"narrow_linear: weight must have shape [{out[-1]}, {x.shape[-1]}] to go with x {list(x.shape)}, "
-            f"got {list(weight.shape)}"
+            f"narrow_linear: weight must be {x.dtype} [{out[-1]}, {x.shape[-1]}] to go with x {list(x.shape)}, "
+            f"got {weight.dtype} {list(weight.shape)}"
         )
 
 
@@ -58,8 +58,9 @@ def _(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def _linear_backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of weight and bias."""
     _require_layout(x, weight, tuple(grad.shape))
-    if math.prod(grad.shape[:-1]) != math.prod(x.shape[:-1]):
-        raise ValueError(f"narrow_linear: grad must go with x {list(x.shape)}, got {list(grad.shape)}")
+    if math.prod(grad.shape[:-1]) != math.prod(x.shape[:-1]) or grad.dtype != x.dtype:
+        got = f"{grad.dtype} {list(grad.shape)}"
+        raise ValueError(f"narrow_linear: grad must go with x {x.dtype} {list(x.shape)}, got {got}")
     return _host().backward(grad, x)
 
 
@@ -72,9 +73,11 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> No
     ctx.save_for_backward(*inputs[:2])
 
 
-def _pull_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+def _pull_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight = ctx.saved_tensors
-    return grad @ weight if ctx.needs_input_grad[0] else None, *_linear_backward(grad, x, weight)
+    trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
+    grads = _linear_backward(grad, x, weight) if trained else (None, None)
+    return grad @ weight if ctx.needs_input_grad[0] else None, *grads
 
 
 def _refuse(ctx: Any, *grads: Tensor) -> Never:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..fused.kernels import compiled
+from ..fused.kernels import compiled, fingerprint
 from ..fused.simd import zeros_like
 from ..spike_linear import kernels as tiles
-from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, fingerprint, load_tile, put_tile
+from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, load_tile, put_tile
 
 
 @functools.cache

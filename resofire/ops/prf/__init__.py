@@ -43,7 +43,8 @@ def prf_coefficients(delta: float | Tensor, theta: float | Tensor, tau: float | 
     checks.require_positive("prf_coefficients", "tau", tau)
     given = [value for value in (delta, theta, tau) if isinstance(value, Tensor)]
     dtype = functools.reduce(torch.promote_types, (value.dtype for value in given)) if given else None
-    delta, theta, tau = (torch.as_tensor(value, dtype=dtype) for value in (delta, theta, tau))
+    device = given[0].device if given else None
+    delta, theta, tau = (torch.as_tensor(value, dtype=dtype, device=device) for value in (delta, theta, tau))
     size, angle = torch.exp(-delta / tau), delta * theta
     return size * torch.cos(angle), size * torch.sin(angle)
 

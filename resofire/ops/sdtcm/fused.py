@@ -11,7 +11,7 @@ from ..fused.kernels import RESETS, backward_kernel, forward_kernel
 from ..fused.scan import deal, flat, past_cache, plan_of, widened
 from ..fused.threads import share_out
 from ..moments.fused import add_affine
-from ..spike_linear.events import flat_bits, padded_row, shares, sums_for, tiled, untiled, words
+from ..spike_linear.events import flat_bits, most_rooms, padded_row, shares, sums_for, tiled, untiled, words
 from ..spike_linear.kernels import GROUP, WIDE_GROUP
 from ..surrogate import surrogate_from
 from . import Block, Kept
@@ -80,7 +80,7 @@ def _keep_rows(given: Block) -> list[np.ndarray]:
     return [np.empty(0, np.uint8)] * 2 if given.keep is None else [row.numpy() for row in given.keep]
 
 
-def _require_layout(given: Block, **kept: tuple[Tensor, tuple[int, ...]]) -> None:
+def _require_layout(given: Block, **kept: tuple[Tensor, tuple[int, ...], torch.dtype]) -> None:
     """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
     u, (count, rows, lanes) = given.u, given.coefficients.shape
     if u.dim() != 3 or (given.cu_seqlens is not None and u.shape[0] != 1):
@@ -94,7 +94,7 @@ def _require_layout(given: Block, **kept: tuple[Tensor, tuple[int, ...]]) -> Non
     }  # fmt: skip
     found = {name: (getattr(given, name), shape, u.dtype) for name, shape in wanted.items()}
     found["keep"] = (given.keep, (2, u.shape[0] * u.shape[1]), torch.uint8)
-    found |= {name: (value, shape, value.dtype) for name, (value, shape) in kept.items()}
+    found |= kept
     for name, (value, shape, dtype) in found.items():
         if value is not None and (value.shape != shape or value.dtype != dtype):
             raise ValueError(f"sdtcm: {name} must be {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}")
@@ -105,7 +105,7 @@ def forward(given: Block) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
     given = given._replace(u=given.u.contiguous())
     u, count, lanes = given.u, given.coefficients.shape[0], given.u.shape[2]
     walk, row, steps = _Walk(given), words(lanes), u.shape[0] * u.shape[1]
-    token_bits, channel_bits = (torch.zeros((steps, n * row), dtype=torch.int64) for n in (count, 1))
+    token_bits, channel_bits = (u.new_zeros((steps, n * row), dtype=torch.int64) for n in (count, 1))
     r, out = torch.empty_like(u), torch.empty_like(u)
     kept = u.new_zeros((*walk.state.shape[:2], chunk_rows(u, given.cu_seqlens), walk.pitch))
     fire, mix = forward_kernel(walk.width, walk.resonant, RESETS[given.reset], True), mix_kernel(walk.width)
@@ -130,7 +130,7 @@ def forward(given: Block) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
         share_out(lambda stretch: mix(*stretch, *rest), stretches, walk.threads)
     fired = (*token_bits.view(steps, count, row).unbind(1), channel_bits)
     rates = [int(np.bitwise_count(each.numpy().view(np.uint64)).sum()) / max(1, u.numel()) for each in fired]
-    return out, torch.tensor(rates, dtype=torch.float64), r, token_bits, channel_bits, kept
+    return out, u.new_tensor(rates, dtype=torch.float64), r, token_bits, channel_bits, kept
 
 
 def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor | None) -> tuple[Tensor, ...]:
@@ -139,9 +139,10 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
     steps, row, rows = u.shape[0] * u.shape[1], words(lanes), chunk_rows(u, given.cu_seqlens)
     pull = torch.zeros_like(u) if grad is None else grad.contiguous()
     _require_layout(
-        given, grad=(pull, tuple(u.shape)), r=(kept.r, tuple(u.shape)),
-        token_bits=(kept.token_bits, (steps, count * row)), channel_bits=(kept.channel_bits, (steps, row)),
-        checkpoints=(kept.checkpoints, (count, given.coefficients.shape[1] // 2, rows, padded(lanes))),
+        given, grad=(pull, tuple(u.shape), u.dtype), r=(kept.r, tuple(u.shape), u.dtype),
+        token_bits=(kept.token_bits, (steps, count * row), torch.int64),
+        channel_bits=(kept.channel_bits, (steps, row), torch.int64),
+        checkpoints=(kept.checkpoints, (count, given.coefficients.shape[1] // 2, rows, padded(lanes)), u.dtype),
     )  # fmt: skip
     walk, pull = _Walk(given), pull.view(steps, lanes)
     token_surrogate = surrogate_from(given.token_surrogate, list(given.token_numbers))
@@ -162,9 +163,14 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
     spikes = u.new_empty((max((end - begin for *_, begin, end in walk.spans()), default=0), count * lanes))
     # What each spike contributes to the fire rates.
     number = walk.source.dtype.type
-    more = torch.zeros(count + 1) if grad_rates is None else grad_rates / max(1, u.numel())
+    more = u.new_zeros(count + 1) if grad_rates is None else grad_rates / max(1, u.numel())
     token_numbers, channel_numbers = (tuple(map(number, n)) for n in (given.token_numbers, given.channel_numbers))
-    pieces = 4 * walk.threads
+    most = most_rooms(walk.threads, count * lanes, lanes, u.element_size())
+    stretches = {
+        begin: [(begin + low, begin + high) for low, high in shares(end - begin, walk.threads, WIDE_GROUP, most)]
+        for *_, begin, end in walk.spans()
+    }
+    pieces = max(map(len, stretches.values()), default=1)
     token_sums, channel_sums = (sums_for(u, pieces, bits, lanes) for bits in (kept.token_bits, kept.channel_bits))
     token_room, channel_room = (sums.view(pieces, -1).numpy() for sums in (token_sums, channel_sums))
     sums = np.zeros((count, 4 if walk.resonant else 3, *walk.state.shape[2:]))
@@ -177,10 +183,9 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
         torch.mm(pull[begin:end], channel_weight, out=x[begin:end])
         if given.keep is not None:
             x[begin:end].masked_fill_(given.keep[1, begin:end, None] == 0, 0.0)
-        stretches = [(begin + low, begin + high) for low, high in shares(end - begin, walk.threads, WIDE_GROUP)]
         share_out(
             lambda piece: unmix(*piece[1], *arrays, token_room[piece[0]], channel_room[piece[0]]),
-            list(enumerate(stretches)), walk.threads,
+            list(enumerate(stretches[begin])), walk.threads,
         )  # fmt: skip
         here = spikes[: end - begin]
         torch.mm(x[begin:end], token_weight, out=here)

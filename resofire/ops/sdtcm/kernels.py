@@ -11,7 +11,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from .. import surrogate as surrogates
-from ..fused.kernels import compiled, inline
+from ..fused.kernels import compiled, fingerprint, inline
 from ..fused.simd import load, store, store_mask
 from ..spike_linear import kernels as events
 from ..spike_linear.kernels import (
@@ -20,7 +20,6 @@ from ..spike_linear.kernels import (
     WIDE_GROUP,
     add_rows,
     copy_row,
-    fingerprint,
     list_active,
     load_tile,
     put_tile,
@@ -116,7 +115,7 @@ def unmix_kernel(width: int, slope: Callable[..., float], vector: bool) -> Calla
     `grads` is the gradient of U⁺, `x` comes as that of S' and leaves as that of R: grads + (x + more) σ'(R - V). The
     gradients of both Linears are added to their sums (see `weight_group`). `vector`: whether `slope` takes vectors."""
     slope = getattr(slope, "py_func", slope)  # it may have been compiled already
-    tag = fingerprint(events, surrogates)
+    tag = fingerprint(events, surrogates, slope)
     slope = register_jitable(slope)
 
     def unmix(

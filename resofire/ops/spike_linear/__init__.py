@@ -4,7 +4,8 @@
 
 With the backend `events` the forward product adds only the weight rows of active inputs, and the gradient of W only the
 output's gradients at which an input was active; the gradient of the spikes is a dense product, as every spike has one.
-`reference` is the dense product, and takes any input.
+`reference` is the dense product, and takes any input. (What is not finite in W or in the output's gradient spreads
+through a dense product even from inputs that are not active, as 0 · ∞ is NaN; through `events` it does not.)
 
 Backends, in the order in which "auto" tries them: `events` (CPU), `reference`. "auto" takes `events` where the input is
 a spike train, few enough of it are active and the product is large enough to be worth it: from the input alone, so that

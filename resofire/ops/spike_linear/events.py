@@ -7,27 +7,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..fused import HAVE_NUMBA
+from ..fused import HAVE_NUMBA, TILE_BYTES
 from ..fused.threads import share_out
 from ..surrogate import refuse_double_backward
 from .call import LinearCall
 
-# At this share of active inputs adding rows takes about as long as the dense product; see LOG.md.
+# A little below the share of active inputs at which adding rows takes as long as the dense product; see LOG.md.
 BREAK_EVEN = 0.45
 # Below this many time steps, or columns, the dense product is over before the events are counted.
 FEWEST_STEPS, FEWEST_COLUMNS = 512, 32
 WORD = 64
-TILE_BYTES = 512  # a tile of columns; rows of bits are padded so that a tile's bits never reach into the next row
+# All sums of a weight gradient that are taken side by side should not be larger than this.
+ROOM_BYTES = 32 << 20
 
 
 def words(lanes: int) -> int:
-    """How many 64-bit words hold the bits of a row."""
+    """How many 64-bit words hold the bits of a row: enough for whole tiles, which must not reach into the next row."""
     return 2 * -(-lanes // (2 * WORD))
 
 
-def shares(steps: int, threads: int, unit: int) -> list[tuple[int, int]]:
-    """The time steps in some stretches for each thread, in multiples of `unit`."""
-    pieces = max(1, min(4 * threads, steps // (4 * unit)))
+def shares(steps: int, threads: int, unit: int, most: int | None = None) -> list[tuple[int, int]]:
+    """The time steps in some stretches for each thread, in multiples of `unit`; `most` limits how many stretches."""
+    pieces = max(1, min(4 * threads if most is None else most, steps // (4 * unit)))
     size = max(1, -(-steps // (pieces * unit)) * unit)
     return [(first, min(first + size, steps)) for first in range(0, steps, size)]
 
@@ -51,6 +52,11 @@ def untiled(sums: Tensor, directions: int, inputs: int, out: int) -> tuple[Tenso
     by_input = total.permute(1, 0, 2).reshape(total.shape[1], -1)[:, :out]
     grad = by_input[:-1].view(directions, -1, out)[:, :inputs].reshape(directions * inputs, out).t().contiguous()
     return grad, by_input[-1].clone()
+
+
+def most_rooms(threads: int, rows: int, columns: int, itemsize: int) -> int:
+    """How many sums of weight gradients may be taken side by side: some for each thread, if they are small."""
+    return max(threads, min(4 * threads, ROOM_BYTES // max(1, rows * columns * itemsize)))
 
 
 def sums_for(like: Tensor, pieces: int, bits: Tensor, out: int) -> Tensor:
@@ -79,7 +85,7 @@ def pack_spikes(spikes: Tensor) -> tuple[Tensor, Tensor]:
 
     lanes = spikes.shape[-1]
     steps = math.prod(spikes.shape[:-1])
-    bits = torch.empty((steps, words(lanes)), dtype=torch.int64)
+    bits = torch.empty((steps, words(lanes)), dtype=torch.int64, device=spikes.device)
     if not spikes.numel():
         return bits.zero_(), spikes.new_zeros(())
     flat, packed = spikes.contiguous().view(-1).numpy(), flat_bits(bits)
@@ -103,7 +109,7 @@ def _(spikes: Tensor) -> tuple[Tensor, Tensor]:
 @torch.library.custom_op("resofire::count_bits", mutates_args=())
 def count_bits(bits: Tensor) -> Tensor:
     """How many bits are set, as an int64."""
-    return torch.tensor(int(np.bitwise_count(flat_bits(bits.contiguous())).sum()))
+    return torch.tensor(int(np.bitwise_count(flat_bits(bits.contiguous())).sum()), device=bits.device)
 
 
 @count_bits.register_fake
@@ -111,10 +117,11 @@ def _(bits: Tensor) -> Tensor:
     return bits.new_empty((), dtype=torch.int64)
 
 
-def _require_layout(leading: tuple[int, ...], bits: Tensor, weight: Tensor, columns: int) -> None:
+def _require_layout(leading: tuple[int, ...], bits: Tensor, weight: Tensor, columns: int, dtype: torch.dtype) -> None:
     """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
-    if weight.dim() != 2 or columns != weight.shape[0]:
-        raise ValueError(f"spike_linear: weight must be [{columns}, in], got {list(weight.shape)}")
+    if weight.dim() != 2 or columns != weight.shape[0] or weight.dtype != dtype:
+        wanted, got = f"{dtype} [{columns}, in]", f"{weight.dtype} {list(weight.shape)}"
+        raise ValueError(f"spike_linear: weight must be {wanted}, got {got}")
     rows = (math.prod(leading), words(weight.shape[1]))
     if bits.shape != rows or bits.dtype != torch.int64:
         raise ValueError(f"spike_linear: bits must be int64 {list(rows)}, got {bits.dtype} {list(bits.shape)}")
@@ -130,7 +137,7 @@ def event_linear(spikes: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor
     factor = float(amplitude)
     if factor != factor:
         raise ValueError("spike_linear: spikes must all be 0 or one amplitude for backend 'events', got other values")
-    _require_layout(spikes.shape[:-1], bits, weight, weight.shape[0] if bias is None else bias.shape[0])
+    _require_layout(spikes.shape[:-1], bits, weight, weight.shape[0] if bias is None else bias.shape[0], spikes.dtype)
     steps, columns = bits.shape[0], weight.shape[0]
     out = spikes.new_empty((*spikes.shape[:-1], columns))
     kernel = linear_kernel(simd.BYTES // spikes.element_size())
@@ -155,10 +162,11 @@ def event_linear_backward(grad: Tensor, bits: Tensor, amplitude: Tensor, weight:
     from ..fused import simd
     from .kernels import WIDE_GROUP, weight_kernel
 
-    _require_layout(grad.shape[:-1], bits, weight, grad.shape[-1])
+    _require_layout(grad.shape[:-1], bits, weight, grad.shape[-1], grad.dtype)
     columns, inputs = weight.shape
     flat, threads = grad.contiguous().view(-1).numpy(), torch.get_num_threads()
-    spans = shares(bits.shape[0], threads, WIDE_GROUP)
+    most = most_rooms(threads, inputs, columns, grad.element_size())
+    spans = shares(bits.shape[0], threads, WIDE_GROUP, most)
     sums = sums_for(grad, len(spans), bits, columns)
     rooms, kernel = sums.flatten(1).numpy(), weight_kernel(simd.BYTES // grad.element_size())
     packed, row = flat_bits(bits), bits.shape[1]

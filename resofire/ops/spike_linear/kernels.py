@@ -6,24 +6,18 @@ after the other. A group of time steps goes through one tile after the other: th
 """
 
 import functools
-import inspect
-import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..fused import simd
-from ..fused.kernels import compiled, inline
+from ..fused import TILE_BYTES, simd
+from ..fused.kernels import compiled, fingerprint, inline
 from ..fused.simd import add_wide, differs, load, lowest, store, stream, zeros_like
 
-VECTORS = 4  # to a tile: their sums stay in registers, and their additions do not wait for each other
+VECTORS = TILE_BYTES // simd.BYTES  # four: their sums stay in registers, and their additions do not wait for each other
 GROUP = 64  # time steps that go through a tile together
 WIDE_GROUP = 128  # the same for the weight gradient, which reads a row of sums for each group and input
-
-
-def tile_width(itemsize: int) -> int:
-    return VECTORS * simd.BYTES // itemsize
 
 
 @inline
@@ -35,7 +29,7 @@ def list_active(bits, first, steps, words, starts, active, scale):
         for w in range(words):
             word = bits[(first + t) * words + w]
             while word != 0:
-                active[count] = (64 * w + lowest(word)) * scale
+                active[count] = (64 * w + np.int64(lowest(word))) * scale
                 count += 1
                 word &= word - np.uint64(1)
     starts[steps] = count
@@ -90,11 +84,6 @@ def add_tile(sums, at, width, v0, v1, v2, v3):
 def copy_row(source, at, target, to, columns):
     for j in range(columns):
         target[to + j] = source[at + j]
-
-
-def fingerprint(*modules: Any) -> int:
-    """See `fused.kernels`: what a kernel takes from other files is part of its key in the cache."""
-    return zlib.crc32("".join(map(inspect.getsource, (simd, *modules))).encode())
 
 
 @functools.cache
