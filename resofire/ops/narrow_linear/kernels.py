@@ -9,7 +9,7 @@ import numpy as np
 from ..fused.kernels import compiled, fingerprint
 from ..fused.simd import zeros_like
 from ..spike_linear import kernels as tiles
-from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, load_tile, put_tile
+from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, load_tile, write_tile
 
 
 @functools.cache
@@ -35,11 +35,7 @@ def linear_kernel(width: int) -> Callable[..., Any]:
                         y0, y1, y2, y3 = load_tile(rows, (1 + i) * pitch + column, width)
                         v0, v1, v2, v3 = v0 + y0 * a, v1 + y1 * a, v2 + y2 * a, v3 + y3 * a
                     at = t * columns + column
-                    if some == size:
-                        put_tile(out, at, width, v0, v1, v2, v3, past_cache)
-                    else:
-                        put_tile(scratch, 0, width, v0, v1, v2, v3, False)
-                        copy_row(scratch, 0, out, at, some)
+                    write_tile(out, at, width, v0, v1, v2, v3, some, scratch, past_cache)
 
     return compiled(linear, keep=True)
 

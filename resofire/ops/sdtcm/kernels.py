@@ -22,10 +22,10 @@ from ..spike_linear.kernels import (
     copy_row,
     list_active,
     load_tile,
-    put_tile,
     store_tile,
     weight_group,
     weight_room,
+    write_tile,
 )
 
 
@@ -79,10 +79,7 @@ def mix_kernel(width: int) -> Callable[..., Any]:
                         )
                         u0, u1, u2, u3 = u0 + v0, u1 + v1, u2 + v2, u3 + v3
                     store_tile(near, t * pitch + column, width, u0, u1, u2, u3)
-                    if some == size:
-                        put_tile(r, at, width, u0, u1, u2, u3, r_past_cache)
-                    else:
-                        copy_row(near, t * pitch + column, r, at, some)
+                    write_tile(r, at, width, u0, u1, u2, u3, some, scratch, r_past_cache)
                     byte = (group + t) * channel_words * 8 + column // 8
                     _fired(channel_bytes, byte, threshold, column, width, u0, u1, u2, u3)
             list_active(channel_bits, group, steps, channel_words, starts, active, size)
@@ -99,11 +96,7 @@ def mix_kernel(width: int) -> Callable[..., Any]:
                             channel_table, base, active, starts[t], starts[t + 1], b0, b1, b2, b3, width
                         )
                         u0, u1, u2, u3 = u0 + v0, u1 + v1, u2 + v2, u3 + v3
-                    if some == size:
-                        put_tile(out, at, width, u0, u1, u2, u3, out_past_cache)
-                    else:
-                        store_tile(scratch, 0, width, u0, u1, u2, u3)
-                        copy_row(scratch, 0, out, at, some)
+                    write_tile(out, at, width, u0, u1, u2, u3, some, scratch, out_past_cache)
 
     return compiled(mix, keep=True)
 

@@ -86,6 +86,16 @@ def copy_row(source, at, target, to, columns):
         target[to + j] = source[at + j]
 
 
+@inline
+def write_tile(target, at, width, v0, v1, v2, v3, some, scratch, past_cache):
+    """Writes a tile of which the target has only `some` columns; `scratch` has room for a whole one."""
+    if some == VECTORS * width:
+        put_tile(target, at, width, v0, v1, v2, v3, past_cache)
+    else:
+        store_tile(scratch, 0, width, v0, v1, v2, v3)
+        copy_row(scratch, 0, target, at, some)
+
+
 @functools.cache
 def linear_kernel(width: int) -> Callable[..., Any]:
     """out = bias + the rows of active inputs, for the time steps first to last."""
@@ -107,11 +117,7 @@ def linear_kernel(width: int) -> Callable[..., Any]:
                 for t in range(steps):
                     v0, v1, v2, v3 = add_rows(table, base, active, starts[t], starts[t + 1], b0, b1, b2, b3, width)
                     at = (group + t) * columns + column
-                    if some == size:
-                        put_tile(out, at, width, v0, v1, v2, v3, past_cache)
-                    else:
-                        store_tile(scratch, 0, width, v0, v1, v2, v3)
-                        copy_row(scratch, 0, out, at, some)
+                    write_tile(out, at, width, v0, v1, v2, v3, some, scratch, past_cache)
 
     return compiled(linear, keep=True)
 
