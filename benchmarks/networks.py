@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from resofire.data.task import Form, Split
 from resofire.models import Classifier, ClassifierConfig
 from resofire.nn import PRFConfig, fire_rates
 from resofire.ops import spike_linear
@@ -201,6 +203,22 @@ def synapses(table: Table, rounds: int) -> None:
                 table.add(f"spike_linear, {part}, over dense {where}", found["reference"] / found["events"], "x")
 
 
+def loading(table: Table, rounds: int) -> None:
+    """What making a batch costs beside the step it is for: stored sets of the true sizes, in a shuffled order."""
+    bounds = np.cumsum([0, *np.resize(TEXT_LENGTHS, 25_000)])
+    stored = {
+        "sMNIST": Split(np.zeros((60_000, 784, 1), np.uint8), np.zeros(60_000, np.uint8), kind="values",
+                        form=Form(scale=1 / 255)),
+        "Text": Split(np.zeros(bounds[-1], np.uint8), np.zeros(25_000, np.uint8), kind="tokens", form=Form(),
+                      bounds=bounds),
+    }  # fmt: skip
+    for case in (smnist(), text()):
+        step = training_step(Classifier(case.config), case)
+        batches = stored[case.name].batches(len(case.labels), seed=0)
+        found = medians({"load": lambda batches=batches: next(batches), "step": step}, rounds)  # type: ignore[misc]
+        table.add(f"loading, share of the step: {case.name}", 100 * found["load"] / found["step"], "%", most=3)
+
+
 PEAK = """
 import torch
 from resofire.ops import retain_buffers
@@ -246,6 +264,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     if not quick:
         synapses(table, rounds)
         padding(table, rounds)
+        loading(table, rounds)
         memory(table)
     command = "resofire bench networks" + (" --quick" if quick else "")
     return {"command": command, "machine": doctor.examine(), "figures": table.rows}

@@ -55,7 +55,7 @@ class Bench:
                 f"bench: name must be one of {', '.join(BENCHMARKS)}, got {self.name!r}{_hint(self.name, BENCHMARKS)}"
             )
         if self.json is not None:
-            _require_writable(self.json)
+            _require_writable("bench: --json", self.json)
         from .ops import retain_buffers
 
         retain_buffers()
@@ -66,22 +66,72 @@ class Bench:
         return 0
 
 
-def _require_writable(file: Path) -> None:
-    """Makes the folder of a result, before anything is measured for it."""
+ACTIONS = ("list", "prepare", "show")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Show the data sets, prepare one for training, or look at one."""
+
+    action: tyro.conf.Positional[str]
+    """What to do: list, prepare or show."""
+    name: tyro.conf.Positional[str | None] = None
+    """Which data set; see resofire data list."""
+    data_dir: Path | None = None
+    """Where its files are, or its sub-folder named after the set. Otherwise RESOFIRE_DATA, or a download."""
+    png: Path | None = None
+    """Also draw some samples into this file (show)."""
+    json: bool = False
+    """Print it as JSON."""
+
+    def run(self) -> int:
+        from . import data
+
+        if self.action not in ACTIONS:
+            raise Mistake(
+                f"data: action must be one of {', '.join(ACTIONS)}, got {self.action!r}{_hint(self.action, ACTIONS)}"
+            )
+        if self.action == "list":
+            known = {name: data.about(name) for name in data.NAMES}
+            print(json.dumps(known, indent=2) if self.json else "\n".join(f"{k:<16}{v}" for k, v in known.items()))
+            return 0
+        if self.name is None:
+            raise Mistake(f"data: {self.action} needs the name of a data set, one of {', '.join(data.NAMES)}")
+        if self.png is not None:
+            _require_writable("data: --png", self.png)
+        try:
+            task = data.load(self.name, self.data_dir)
+        except data.DataError as error:
+            raise Mistake(str(error)) from None
+        from .data import show
+
+        if self.json:
+            print(json.dumps(show.facts(task), indent=2))
+        else:
+            print(show.report(task, 3 if self.action == "show" else 0))
+        if self.png is not None:
+            show.picture(task).save(self.png, "PNG")
+            print(f"samples in {self.png}")
+        return 0
+
+
+def _require_writable(flag: str, file: Path) -> None:
+    """Makes the folder of a result, before anything is worked out for it."""
     if file.is_dir():
-        raise Mistake(f"bench: --json must name a file, got the folder {file}")
+        raise Mistake(f"{flag} must name a file, got the folder {file}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Mistake(f"bench: --json {file} cannot be written: {error.strerror}") from None
+        raise Mistake(f"{flag} {file} cannot be written: {error.strerror}") from None
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise Mistake(f"bench: --json {file} cannot be written: permission denied")
+        raise Mistake(f"{flag} {file} cannot be written: permission denied")
 
 
-COMMANDS = {"doctor": Doctor, "bench": Bench}
+COMMANDS = {"doctor": Doctor, "bench": Bench, "data": Data}
 Command = (
     Annotated[Doctor, tyro.conf.subcommand("doctor", prefix_name=False)]
     | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
+    | Annotated[Data, tyro.conf.subcommand("data", prefix_name=False)]
 )
 
 
@@ -107,7 +157,7 @@ def _check_words(arguments: list[str]) -> None:
             raise Mistake(f"{word}: there is no flag {flag}{_hint(flag, flags)}; see resofire {word} --help")
 
 
-def _parse(arguments: list[str]) -> Doctor | Bench:
+def _parse(arguments: list[str]) -> Doctor | Bench | Data:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from resofire import cli
+from resofire import cli, data
 
 
 def test_doctor_tells_versions_and_backends(capsys):
@@ -25,12 +25,14 @@ def test_doctor_as_json(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["dcotor"], "resofire: command must be one of doctor, bench, got 'dcotor' (did you mean 'doctor'?)"),
+        (["dcotor"], "resofire: command must be one of doctor, bench, data, got 'dcotor' (did you mean 'doctor'?)"),
         (["bench", "neuron"], "resofire: bench: name must be one of neurons, networks, got 'neuron' (did you mean 'neurons'?)"),
         (["bench", "--jsn=x"], "resofire: bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
         (["bench", "--json", "."], "resofire: bench: --json must name a file, got the folder ."),
         (["bench", "--json", "/dev/null/x/y"], "resofire: bench: --json /dev/null/x/y cannot be written: Not a directory"),
-        ([], "resofire: command must be one of doctor, bench; see resofire --help"),
+        ([], "resofire: command must be one of doctor, bench, data; see resofire --help"),
+        (["data", "shw", "digits"], "resofire: data: action must be one of list, prepare, show, got 'shw' (did you mean 'show'?)"),
+        (["data", "show", "--data-dir", "/dev/null", "smnist"], "resofire: --data-dir must be a folder, got /dev/null"),
         (["doctor", "extra"], "resofire: Unrecognized options: extra; see resofire --help"),
     ],
 )  # fmt: skip
@@ -57,3 +59,19 @@ def test_bench_prints_ratios_and_writes_json(tmp_path, capsys, monkeypatch):
     assert "PRF scan over fft at 2x64x32" in names
     assert all(row["value"] > 0 for row in result["figures"])
     assert "PRF scan over fft at 2x64x32" in capsys.readouterr().out
+
+
+def test_data_lists_every_set(capsys):
+    assert cli.main(["data", "list"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in data.NAMES)
+
+
+def test_data_shows_the_embedded_set(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+    assert cli.main(["data", "show", "digits", "--png", str(tmp_path / "new" / "digits.png")]) == 0
+    printed = capsys.readouterr().out
+    assert "digits: values in 1 channel(s), 10 classes" in printed
+    assert (tmp_path / "new" / "digits.png").read_bytes()[1:4] == b"PNG"
+    assert cli.main(["data", "prepare", "digits", "--json"]) == 0
+    assert sum(split["size"] for split in json.loads(capsys.readouterr().out)["splits"].values()) == 1797

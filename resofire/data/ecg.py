@@ -1,0 +1,96 @@
+"""ECG: heartbeats of the QT database as events, and for each time step which of six waves or intervals it is in.
+
+Two `.mat` files: x (618 and 141, 1301, 4), each −1, 0 or 1; y (…, 6), one-hot. 556 / 62 / 141: the validation split is
+a fixed seed's choice of the training file. 8 % of the steps of the training file and 10 % of the test's bear no label
+at all. `unlabelled` says what becomes of them: "first" makes them class 0, which is what taking the argmax of y does;
+"ignored" makes them −100, which torch's cross-entropy leaves out.
+"""
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .files import DataError, Remote, Wanted, identity, locate, origin, read
+from .store import Arrays, prepared
+from .task import Form, Split, Task, shuffled
+
+VERSION = 1
+SEED = 0
+VALIDATION = 62
+SIZES = {"train": 618, "test": 141}
+STEPS, INPUTS, CLASSES = 1301, 4, 6
+IGNORED = -100
+UNLABELLED = ("first", "ignored")
+FOLDERS = ("ecg", "qtdb", "ECG", "QTDB")
+ADDRESS = (
+    "https://raw.githubusercontent.com/byin-cwi/Efficient-spiking-networks/"
+    "1331f6c052e73d48eb71a1dc62239948e874ecb2/data/"
+)
+FILES = {
+    name: Wanted((f"QTDB_{name}.mat",), remote=Remote(f"{ADDRESS}QTDB_{name}.mat", size, f"sha256:{sha256}"))
+    for name, size, sha256 in (
+        ("train", 537_262, "72d1a10c96f1540880447e07256835d66da419c0b34f3dff495731a7928c5bc7"),
+        ("test", 112_720, "916f11e21679a5b61988305bbb7cd1e6df8b34f1ed4a157a7a4e295d400ef232"),
+    )
+}
+
+
+def load(data_dir: str | os.PathLike[str] | None = None, unlabelled: str = "first") -> Task:
+    if unlabelled not in UNLABELLED:
+        raise ValueError(f"ecg: unlabelled must be one of {', '.join(UNLABELLED)}, got {unlabelled!r}")
+    found = {name: locate(FOLDERS, file, data_dir) for name, file in FILES.items()}
+
+    def make() -> tuple[Arrays, dict[str, Any]]:
+        sources = {name: text for file in found.values() for name, text in origin(file).items()}
+        x, labels = read_mat(found["train"], SIZES["train"], unlabelled)
+        test_x, test_labels = read_mat(found["test"], SIZES["test"], unlabelled)
+        choice = shuffled(len(x), SEED, 0)
+        aside, kept = np.sort(choice[:VALIDATION]), np.sort(choice[VALIDATION:])
+        return {
+            "train_x": x[kept],
+            "train_labels": labels[kept],
+            "validation_x": x[aside],
+            "validation_labels": labels[aside],
+            "test_x": test_x,
+            "test_labels": test_labels,
+        }, {"sources": sources}
+
+    settings = {
+        "version": VERSION, "seed": SEED, "validation": VALIDATION, "unlabelled": unlabelled,
+        "sources": {name: identity(file) for name, file in found.items()},
+    }  # fmt: skip
+    arrays, _ = prepared("ecg", settings, make)
+    splits = {
+        split: Split(arrays[f"{split}_x"], arrays[f"{split}_labels"], kind="values", form=Form(), per_step=True)
+        for split in ("train", "validation", "test")
+    }
+    return Task("ecg", "values", CLASSES, splits, inputs=INPUTS, per_step=True)
+
+
+def read_mat(file: Path, count: int, unlabelled: str = "first") -> tuple[np.ndarray, np.ndarray]:
+    """x [N, 1301, 4] float32 and labels [N, 1301] int8."""
+    from scipy.io import loadmat
+
+    raw = read(file)
+    try:
+        held = loadmat(io.BytesIO(raw), variable_names=("x", "y"))
+    # Whatever a damaged file makes the reader stumble over.
+    except Exception as error:
+        raise DataError(f"{file} must be a MATLAB file, it is truncated or corrupt: {error}") from None
+    for name, last in (("x", INPUTS), ("y", CLASSES)):
+        found = held.get(name)
+        shape = None if found is None else found.shape
+        if shape != (count, STEPS, last) or found.dtype.kind not in "iufb":
+            raise DataError(f"{file} must hold {name} of shape ({count}, {STEPS}, {last}), got {shape}")
+    x, y = held["x"].astype(np.float32), held["y"]
+    if not np.isfinite(x).all():
+        raise DataError(f"{file} must hold finite numbers in x")
+    if not np.isin(y, (0, 1)).all() or (y.sum(-1) > 1).any():
+        raise DataError(f"{file} must hold one label for each step at most, as 0 and 1, in y")
+    labels = y.argmax(-1).astype(np.int8)
+    if unlabelled == "ignored":
+        labels[y.sum(-1) == 0] = IGNORED
+    return x, labels

@@ -1,0 +1,182 @@
+"""Where the raw files of a data set come from: a folder of the user's, or a download that is checked.
+
+A file is found under any of its usual names, as it is or compressed; a collection of files as a folder or an archive.
+Nothing is unpacked to disk: members are read one by one, so that no archive can write anywhere.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .store import cache_dir, checksum
+
+COMPRESSIONS = ("", ".gz", ".xz", ".bz2", ".zip")
+ARCHIVES = ("", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
+
+
+# What reading a damaged file may raise; an encrypted zip raises RuntimeError.
+BROKEN = (
+    OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
+)  # fmt: skip
+
+
+class DataError(Exception):
+    """Something is wrong with a file, or it is not there. Its text is the sentence that is shown."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file on the net, known in advance."""
+
+    url: str
+    size: int
+    checksum: str  # "md5:…" or "sha256:…"
+
+    @property
+    def name(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file that a data set is made from.
+
+    names      its usual names, without what a compression appends; may hold a * for versions
+    archive    whether it is a collection of files (a folder or an archive)
+    remote     where to download it; None if it may not be redistributed
+    inside     of a collection: paths that show that a folder, whatever its name, is the collection itself
+    """
+
+    names: tuple[str, ...]
+    archive: bool = False
+    remote: Remote | None = None
+    inside: tuple[str, ...] = ()
+
+
+def data_dir(given: str | os.PathLike[str] | None) -> Path | None:
+    """The folder that was named, else RESOFIRE_DATA, else None."""
+    chosen = given or os.environ.get("RESOFIRE_DATA")
+    if not chosen:
+        return None
+    folder = Path(chosen).expanduser()
+    if not folder.is_dir():
+        origin = "--data-dir" if given else "RESOFIRE_DATA"
+        raise DataError(f"{origin} must be a folder, got {folder}")
+    return folder
+
+
+def locate(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[str] | None = None) -> Path:
+    """The file or folder that is wanted: the user's, one downloaded before, or a download.
+
+    folders    how a sub-folder for this set may be called; the first is its name
+    """
+    base = data_dir(given)
+    # A sub-folder of this set before the folder itself: MNIST and Fashion-MNIST share their file names.
+    places = [] if base is None else [*(base / folder for folder in folders), base]
+    places.append(cache_dir() / "downloads" / folders[0])
+    for place in places:
+        for name in wanted.names:
+            for ending in ARCHIVES if wanted.archive else COMPRESSIONS:
+                candidates = sorted(place.glob(name + ending)) if "*" in name else [place / (name + ending)]
+                for found in candidates:
+                    if found.is_file() or (wanted.archive and ending == "" and found.is_dir()):
+                        return found
+        if any((place / path).exists() for path in wanted.inside):
+            return place
+    where = places[0] if base is None else base
+    if wanted.remote is None:
+        endings = "a folder, .tar.gz or .zip" if wanted.archive else "as it is or compressed"
+        raise DataError(
+            f"{folders[0]}: {wanted.names[0]} ({endings}) is not there, and may not be downloaded by us: put it into "
+            f"{where / folders[0] if base is not None else where} or name its folder with --data-dir"
+        )
+    from .download import fetch
+
+    return fetch(wanted.remote, places[-1], folders[0])
+
+
+def identity(place: Path) -> list[str | int]:
+    """What tells a source from another one without reading it: where it is, its size and when it was written."""
+    state = place.stat()
+    if not place.is_dir():
+        return [str(place.resolve()), state.st_size, state.st_mtime_ns]
+    count = size = latest = 0
+    for folder, _, names in os.walk(place):
+        for name in names:
+            state = os.stat(os.path.join(folder, name))
+            count, size, latest = count + 1, size + state.st_size, max(latest, state.st_mtime_ns)
+    return [str(place.resolve()), count, size, latest]
+
+
+def origin(place: Path, remote: Remote | None = None) -> dict[str, str]:
+    """The checksum of a source, for the manifest; refuses one that bears an official name but not its contents."""
+    if place.is_dir():
+        return {place.name: "a folder"}
+    if remote is not None and place.name == remote.name:
+        require_checksum(place, remote)
+    return {place.name: f"sha256:{checksum(place)}"}
+
+
+def require_checksum(file: Path, remote: Remote) -> None:
+    """Refuses a file that bears an official name but not its contents."""
+    kind, wanted = remote.checksum.split(":")
+    size = file.stat().st_size
+    if size != remote.size:
+        raise DataError(f"{file} must have {remote.size} bytes, got {size}: it is truncated or another file")
+    found = checksum(file, kind)
+    if found != wanted:
+        raise DataError(f"{file} must have {kind} {wanted}, got {found}: it is corrupt or another file")
+
+
+def read(file: Path) -> bytes:
+    """The contents of a file, whatever it is compressed with; told by its first bytes, not by its name."""
+    try:
+        raw = file.read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            return gzip.decompress(raw)
+        if raw[:6] == b"\xfd7zXZ\x00":
+            return lzma.decompress(raw)
+        if raw[:3] == b"BZh":
+            return bz2.decompress(raw)
+        if raw[:4] == b"PK\x03\x04":
+            with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+                names = [name for name in archive.namelist() if not name.endswith("/")]
+                if len(names) != 1:
+                    raise DataError(f"{file} must hold one file, got {len(names)}")
+                return archive.read(names[0])
+        return raw
+    except BROKEN as error:
+        raise DataError(f"{file} cannot be read, it is truncated or corrupt: {error}") from None
+
+
+def members(place: Path) -> Iterator[tuple[str, bytes]]:
+    """The files in a folder or an archive of any kind, as (path with /, contents); an archive's in its own order."""
+    if place.is_dir():
+        for file in sorted(place.rglob("*")):
+            if file.is_file():
+                yield file.relative_to(place).as_posix(), file.read_bytes()
+        return
+    try:
+        with place.open("rb") as stream:
+            zipped = stream.read(4) == b"PK\x03\x04"
+        if zipped:
+            with zipfile.ZipFile(place) as archive:
+                for name in archive.namelist():
+                    if not name.endswith("/"):
+                        yield name, archive.read(name)
+            return
+        with tarfile.open(place, "r:*") as archive:
+            for member in archive:
+                held = archive.extractfile(member) if member.isfile() else None
+                if held is not None:
+                    yield member.name.removeprefix("./"), held.read()
+    except BROKEN as error:
+        raise DataError(f"{place} cannot be read, it is truncated or corrupt: {error}") from None

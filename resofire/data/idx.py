@@ -1,0 +1,116 @@
+"""The idx format of MNIST and its relatives: a magic number, the sizes, then bytes; and the sets that come in it.
+
+Four files: images and labels of 60,000 for training and of 10,000 for the test. No validation split exists: 5,000
+images of the training files, the choice of a fixed seed, are set aside, which leaves 55,000. Pixels are stored as they
+came, [N, 784, 1], row by row.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .files import DataError, Remote, Wanted, identity, locate, origin, read
+from .store import Arrays, prepared
+from .task import Form, Split, Task, shuffled
+
+VERSION = 1
+SEED = 0
+SIZES = {"train": 60_000, "t10k": 10_000}
+VALIDATION = 5_000
+SIDE = 28
+CLASSES = 10
+IMAGES, LABELS = 0x0803, 0x0801
+
+
+def wanted(address: str, known: dict[str, tuple[int, str]]) -> dict[str, Wanted]:
+    """The four files of a set at an address, of known sizes and md5: "train-images", "train-labels", …"""
+    return {
+        name: Wanted(
+            (file := f"{name}-idx{3 if name.endswith('images') else 1}-ubyte", file.replace("-idx", ".idx")),
+            remote=Remote(f"{address}{file}.gz", size, f"md5:{md5}"),
+        )
+        for name, (size, md5) in known.items()
+    }
+
+
+def read_images(file: Path, count: int | None = None) -> np.ndarray:
+    """Images of 28 × 28 as [N, 784, 1], checked; with `count`, there must be as many."""
+    raw = read(file)
+    _check(file, raw, IMAGES, (count, SIDE, SIDE))
+    return np.frombuffer(raw, np.uint8, offset=16).reshape(-1, SIDE * SIDE, 1)
+
+
+def read_labels(file: Path, count: int | None = None) -> np.ndarray:
+    """Labels of ten classes as [N], checked."""
+    raw = read(file)
+    _check(file, raw, LABELS, (count,))
+    labels = np.frombuffer(raw, np.uint8, offset=8)
+    if labels.size and labels.max() >= CLASSES:
+        raise DataError(f"{file} must hold labels from 0 to {CLASSES - 1}, got {labels.max()}")
+    return labels
+
+
+def _check(file: Path, raw: bytes, magic: int, expected: tuple[int | None, ...]) -> None:
+    kind = "images" if magic == IMAGES else "labels"
+    head = 4 * (1 + len(expected))
+    found = np.frombuffer(raw[: len(raw) // 4 * 4][:head], ">u4")
+    if not found.size or found[0] != magic:
+        got = f"{int(found[0])}" if found.size else f"{len(raw)} bytes"
+        raise DataError(f"{file} must be an idx file of {kind} (magic number {magic}), got {got}")
+    if len(raw) < head:
+        raise DataError(f"{file} must begin with {head} bytes of sizes, got {len(raw)} in all: it is truncated")
+    sizes = tuple(int(size) for size in found[1:])
+    if any(want is not None and size != want for size, want in zip(sizes, expected, strict=True)):
+        want = " × ".join("any number" if size is None else str(size) for size in expected)
+        raise DataError(f"{file} must hold {want} {kind}, got {' × '.join(map(str, sizes))}")
+    size = head + int(np.prod(sizes, dtype=object))
+    if len(raw) != size:
+        raise DataError(f"{file} must have {size} bytes (unpacked), got {len(raw)}: it is truncated or corrupt")
+
+
+def load(
+    task: str, folders: tuple[str, ...], files: dict[str, Wanted], other: tuple[str, tuple[int, ...]],
+    data_dir: str | os.PathLike[str] | None, order: np.ndarray | None = None,
+) -> Task:  # fmt: skip
+    """A task from the four files.
+
+    other    a set with the same file names, and how its training labels begin: so that it is not taken for this one
+    """
+    found = {name: locate(folders, file, data_dir) for name, file in files.items()}
+
+    def make() -> tuple[Arrays, dict[str, Any]]:
+        sources: dict[str, str] = {}
+        for name, file in found.items():
+            sources |= origin(file, files[name].remote)
+        x, labels = (
+            read_images(found["train-images"], SIZES["train"]),
+            read_labels(found["train-labels"], SIZES["train"]),
+        )
+        if tuple(labels[: len(other[1])].tolist()) == other[1]:
+            raise DataError(
+                f"{found['train-labels']} must be of {folders[0]}, got {other[0]}, whose files bear its names"
+            )
+        choice = shuffled(len(x), SEED, 0)
+        aside, kept = np.sort(choice[:VALIDATION]), np.sort(choice[VALIDATION:])
+        return {
+            "train_x": x[kept],
+            "train_labels": labels[kept],
+            "validation_x": x[aside],
+            "validation_labels": labels[aside],
+            "test_x": read_images(found["t10k-images"], SIZES["t10k"]),
+            "test_labels": read_labels(found["t10k-labels"], SIZES["t10k"]),
+        }, {"sources": sources}
+
+    settings = {
+        "version": VERSION, "seed": SEED, "validation": VALIDATION,
+        "sources": {name: identity(file) for name, file in found.items()},
+    }  # fmt: skip
+    arrays, _ = prepared(folders[0], settings, make)
+    form = Form(scale=1 / 255, order=order)
+    splits = {
+        split: Split(arrays[f"{split}_x"], arrays[f"{split}_labels"], kind="values", form=form)
+        for split in ("train", "validation", "test")
+    }
+    return Task(task, "values", CLASSES, splits, inputs=1)

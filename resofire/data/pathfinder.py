@@ -1,0 +1,422 @@
+"""Pathfinder (32 × 32) and Path-X (128 × 128): do two discs lie on one and the same dashed snake? Pixels in a row.
+
+The released folder of PNGs if the user has it, else our own generator by the procedure of Linsley et al. (2018) that
+LRA used: two snakes of 14 paddles grow in turn from seeds close to each other; then come short distractors; a disc
+marks one snake's first tip, another the far tip of the same snake (label 1) or of the other one (label 0).
+
+Image i is a function of the seed and i, by whole numbers alone: orientations, stamps and weights are tables, made once
+and rounded. So the bytes are the same on any machine and for any number of workers.
+
+On purpose not as published: there, a paddle is not held against the latest paddle of the other snake, so two snakes may
+cross where both grow at once; and any may pass through a gap of another. The label is then a matter of opinion. Here a
+snake keeps off all but its own last paddle, and crosses neither itself nor a target, the gaps included; and no tip of
+a target is so close to the other that its disc would lie on both.
+"""
+
+import hashlib
+import io
+import math
+import os
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from . import _pathfinder_kernels as kernels
+from .files import ARCHIVES, DataError, data_dir, members
+from .store import cache_dir, prepared
+from .task import Form, Split, Task
+
+VERSION = 1
+SPLITS = ("train", "validation", "test")
+COUNTS = (160_000, 20_000, 20_000)
+KINDS = ("tokens", "values")
+LEVEL = "curv_contour_length_14"
+# Images that one call of the compiled code draws.
+BLOCK = 256
+# More than this is drawn into a temporary file, not into memory.
+IN_MEMORY = 1 << 30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the images are like; lengths in pixels.
+
+    margins    half the gap between paddles; one of them is drawn for each image
+    """
+
+    size: int
+    margins: tuple[int, ...]
+    length: int
+    thickness: float
+    radius: float
+    distance: int
+    continuity: float
+    distractors: int
+    contour_length: int = 14
+    distractor_length: int = 4
+    padding: int = 1
+    scale: int = 2
+    paddle_retries: int = 2
+    distractor_retries: int = 4
+    target: int = 191
+    distractor: int = 255
+    marker: int = 128
+
+
+# The second: what LRA says of its Pathfinder128, the rest the published generator's defaults.
+SETTINGS = {
+    32: Settings(32, (1,), 2, 0.5, 1.5, 7, 1.0, 5),
+    128: Settings(128, (2, 3), 5, 1.5, 3.0, 20, 1.8, 8),
+}
+
+
+class Tables(NamedTuple):
+    """All geometry for one margin. Orientations 0 … 359 are degrees, of seeds; then one for each place on `circle`.
+
+    masks             [orientations, n, n]: a paddle's widened shape, 255 at most
+    targets, others   [orientations, n, n]: a paddle's picture, in a target and in a distractor
+    cells, firm       [orientations, m, 3], [orientations, 2]: the shape as a list of y, x, value, and how many of its
+                      cells are full, and how many can touch at all; they come first
+    heads, pivots     [360, 2]: from a seed's tail to its head, from there to its pivot
+    steps             [orientations, 2]: from a pivot to the next one
+    circle            [places, 2]: from a pivot to the far ends a paddle may have
+    bends             [orientations, places]: how likely a turn is, of 2¹⁶
+    ring              [360, 2]: from the first seed's tail to the second's
+    near              [m, 2]: the margin around a place
+    disc              [n, n]: the marker
+    least             the sum of weights below which there is no room
+    clear             how far a tip is from the other snake, squared
+    """
+
+    masks: np.ndarray
+    targets: np.ndarray
+    others: np.ndarray
+    cells: np.ndarray
+    firm: np.ndarray
+    heads: np.ndarray
+    pivots: np.ndarray
+    steps: np.ndarray
+    circle: np.ndarray
+    bends: np.ndarray
+    ring: np.ndarray
+    near: np.ndarray
+    disc: np.ndarray
+    least: int
+    clear: int
+    size: int
+    distance: int
+    padding: int
+    distractors: int
+    distractor_length: int
+    paddle_retries: int
+    distractor_retries: int
+
+
+def load(
+    data_dir: str | os.PathLike[str] | None = None, *, size: int = 32, kind: str = "tokens", seed: int = 0,
+    counts: tuple[int, int, int] = COUNTS, workers: int | None = None,
+) -> Task:  # fmt: skip
+    """The released images if they are in the user's folder (80/10/10 % of them, in their order), else generated.
+
+    kind       "tokens": grey levels 0 … 255; "values": the same from -1 to 1
+    counts     how many to generate for train, validation and test
+    workers    threads that generate; the result does not depend on it
+    """
+    if size not in SETTINGS:
+        raise ValueError(f"pathfinder: size must be one of {', '.join(map(str, SETTINGS))}, got {size!r}")
+    if kind not in KINDS:
+        raise ValueError(f"pathfinder: kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    if len(counts) != 3 or any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in counts):
+        raise ValueError(f"pathfinder: counts must be three numbers, of train, validation and test, got {counts!r}")
+    name = "pathfinder" if size == 32 else "pathx"
+    released = _released(data_dir, size)
+    settings: dict[str, object] = {"version": VERSION, "size": size}
+    if released is None:
+        settings |= {"seed": seed, "counts": list(counts), "generator": repr(SETTINGS[size])}
+    else:
+        settings |= {"files": _identity(released)}
+
+    def make() -> tuple[dict[str, np.ndarray], dict[str, object]]:
+        if released is None:
+            images, labels = generate(sum(counts), seed, size=size, workers=workers)
+            parts = list(counts)
+        else:
+            images, labels = _read(released, size)
+            tenth = len(images) // 10
+            parts = [len(images) - 2 * tenth, tenth, tenth]
+        ends = np.cumsum([0, *parts]).tolist()
+        arrays = {}
+        for split, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True):
+            arrays[f"{split}-images"], arrays[f"{split}-labels"] = images[first:end], labels[first:end]
+        return arrays, {"origin": "generated" if released is None else "files"}
+
+    arrays, _ = prepared(name, settings, make)
+    form = Form() if kind == "tokens" else Form(scale=2 / 255, shift=-1.0)
+    splits = {}
+    for split in SPLITS:
+        images = arrays[f"{split}-images"]
+        stored = images if kind == "tokens" else images[..., None]
+        splits[split] = Split(stored, arrays[f"{split}-labels"], kind=kind, form=form)
+    if kind == "tokens":
+        return Task(name, kind, 2, splits, vocabulary=256)
+    return Task(name, kind, 2, splits, inputs=1)
+
+
+def generate(
+    count: int, seed: int = 0, *, size: int = 32, first: int = 0, workers: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images first … first + count - 1 of a seed, [count, size²] uint8, and their labels [count] uint8."""
+    images, labels, _ = traced(count, seed, size=size, first=first, workers=workers, keep=False)
+    return images, labels
+
+
+def traced(
+    count: int, seed: int = 0, *, size: int = 32, first: int = 0, workers: int | None = None, keep: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `generate`, and the target paddles [count, 2, 14, 7] if they are to be kept: pivot, orientation, where the
+    paddle's stamp lies and its far end, places as y, x."""
+    settings = SETTINGS[size]
+    choices = tuple(tables(settings, margin) for margin in settings.margins)
+    images = _room((count, size * size))
+    labels = np.empty(count, np.uint8)
+    shape = (2, settings.contour_length, 7)
+    traces = np.empty((count if keep else 0, *shape), np.int64)
+
+    def block(start: int) -> None:
+        end = min(start + BLOCK, count)
+        trace = np.empty((end - start, *shape), np.int64)
+        picture = np.empty((end - start, size, size), np.uint8)
+        done = kernels.draw(np.uint64(seed % 2**64), first + start, choices, picture, labels[start:end], trace)
+        if done != end - start:
+            raise RuntimeError(f"pathfinder: image {first + start + done} of seed {seed} found no room for its snakes")
+        images[start:end] = picture.reshape(end - start, -1)
+        if keep:
+            traces[start:end] = trace
+
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        for _ in pool.map(block, range(0, count, BLOCK)):
+            pass
+    return images, labels, traces
+
+
+def _room(shape: tuple[int, int]) -> np.ndarray:
+    if shape[0] * shape[1] < IN_MEMORY:
+        return np.empty(shape, np.uint8)
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=cache_dir()) as file:
+        return np.memmap(file, np.uint8, "w+", shape=shape)
+
+
+@lru_cache
+def tables(settings: Settings, margin: int) -> Tables:
+    length = settings.length
+    degrees = [math.radians(angle) for angle in range(-180, 180)]
+    reach = length + margin
+    arc = 1 / reach  # of one pixel
+    around = np.arange(0, 2 * math.pi, arc)
+    places = sorted({(_floor(reach * math.sin(a)), _floor(reach * math.cos(a))) for a in around})
+    turns = [math.atan2(y, x) for y, x in places]
+    pictures = [_paddle(settings, margin, angle) for angle in degrees]
+    pictures += [_paddle(settings, margin, angle + math.pi) for angle in turns]
+    # A line thinner than a pixel is dim: the brightest pixel of all is to have the level asked for.
+    lines = np.stack([line for line, _ in pictures])
+    masks = np.stack([mask for _, mask in pictures])
+    cells, firm = _listed(masks)
+    bends = [[_bend(settings.continuity, angle, turn) for turn in turns] for angle in (*degrees, *turns)]
+    near = [
+        (y, x) for y in range(-margin, margin + 1) for x in range(-margin, margin + 1) if y * y + x * x <= margin**2
+    ]
+    return Tables(
+        masks=masks,
+        targets=_dimmed(lines, settings.target),
+        others=_dimmed(lines, settings.distractor),
+        cells=cells,
+        firm=firm,
+        heads=np.array([_moved(angle, length) for angle in degrees]),
+        pivots=np.array([_moved(angle + math.pi, reach) for angle in degrees]),
+        steps=np.array([_moved(angle, length + 2 * margin) for angle in (*degrees, *turns)]),
+        circle=np.array(places),
+        bends=np.array(bends),
+        ring=np.array(
+            [[_floor(settings.distance * f(a) + 0.5) for f in (math.sin, math.cos)] for a in degrees]
+        ),
+        near=np.array(near),
+        disc=_dimmed(_disc(settings), settings.marker),
+        least=int(1e-4 * 255 * 65536),
+        clear=math.ceil((settings.radius + 1.5) ** 2),
+        size=settings.size, distance=settings.distance, padding=settings.padding,
+        distractors=settings.distractors, distractor_length=settings.distractor_length,
+        paddle_retries=settings.paddle_retries, distractor_retries=settings.distractor_retries,
+    )  # fmt: skip
+
+
+# Rounding looks past the last digits, in which the sines of two machines may differ.
+def _floor(value: float) -> int:
+    return math.floor(value + 1e-9)
+
+
+def _moved(angle: float, distance: float) -> tuple[int, int]:
+    return math.ceil(distance * math.sin(angle) - 1e-9), math.ceil(distance * math.cos(angle) - 1e-9)
+
+
+def _bend(continuity: float, last: float, turn: float) -> int:
+    delta = abs(turn - last)
+    delta = min(continuity * min(delta, 2 * math.pi - delta), math.pi / 2)
+    return _floor(65536 * math.cos(delta) ** 2 + 0.5)
+
+
+def _paddle(settings: Settings, margin: int, angle: float) -> tuple[np.ndarray, np.ndarray]:
+    """A paddle from the middle of a small square, and its shape widened by the margin, both scaled down by Lanczos."""
+    scale = settings.scale
+    half = settings.length + math.ceil(settings.thickness) + margin
+    width = round(settings.thickness * scale)
+    y, x = np.mgrid[-half * scale : half * scale + 1, -half * scale : half * scale + 1]
+    to_y, to_x = _moved(angle, settings.length * scale)
+    if width == 1:
+        steps = max(abs(to_y), abs(to_x))
+        line = np.zeros(y.shape, bool)
+        for step in range(steps + 1):
+            row, column = (math.floor((2 * to * step + steps) / (2 * steps)) for to in (to_y, to_x))
+            line[half * scale + row, half * scale + column] = True
+    else:
+        square = to_y**2 + to_x**2
+        along, across = y * to_y + x * to_x, y * to_x - x * to_y
+        line = (along >= 0) & (along <= square) & (4 * across**2 <= width**2 * square)
+    wide = np.zeros_like(line)
+    reach = margin * scale
+    for row, column in np.argwhere(line) - half * scale:
+        wide |= (y - row) ** 2 + (x - column) ** 2 <= reach**2
+    return _scaled(line, 2 * half + 1), _scaled(wide, 2 * half + 1)
+
+
+def _disc(settings: Settings) -> np.ndarray:
+    scale, half = settings.scale, math.ceil(settings.radius) + 2
+    y, x = np.mgrid[-half * scale : half * scale, -half * scale : half * scale]
+    small = _scaled(y**2 + x**2 <= (settings.radius * scale) ** 2, 2 * half)
+    # Its middle is at [half, half]; a row and a column more make that the middle of the square.
+    return np.pad(small, ((0, 1), (0, 1)))
+
+
+def _dimmed(pictures: np.ndarray, level: int) -> np.ndarray:
+    brightest = int(pictures.max())
+    return ((pictures.astype(np.int64) * level + brightest // 2) // brightest).astype(np.uint8)
+
+
+def _listed(masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    half = masks.shape[1] // 2
+    # Full cells before those that can touch before the rest.
+    order = np.argsort(-masks.reshape(len(masks), -1).astype(np.int64), axis=1, kind="stable")
+    values = np.take_along_axis(masks.reshape(len(masks), -1), order, 1).astype(np.int64)
+    cells = np.stack([order // masks.shape[2] - half, order % masks.shape[2] - half, values], 2)
+    firm = np.stack([(values == 255).sum(1), (values >= kernels.TOUCH - 255).sum(1)], 1)
+    return cells[:, : firm.max()].copy(), firm
+
+
+def _scaled(shape: np.ndarray, size: int) -> np.ndarray:
+    # For bytes, Pillow computes with whole numbers.
+    image = Image.fromarray(shape.astype(np.uint8) * 255)
+    return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS))
+
+
+def _released(given: str | os.PathLike[str] | None, size: int) -> Path | None:
+    """The user's folder that has imgs and metadata in it, or an archive; None if there is neither."""
+    base = data_dir(given)
+    if base is None:
+        return None
+    name = f"pathfinder{size}"
+    folders = [base, base / name, base / ("pathfinder" if size == 32 else "pathx")]
+    folders += [place / name for place in (base / "lra_release", base / "lra_release" / "lra_release")]
+    for folder in folders:
+        place = folder / LEVEL
+        # A folder named by its level alone does not say of which size it is: the images do, when they are read.
+        if (place / "metadata").is_dir():
+            return place
+    for ending in (*ARCHIVES[1:], ".gz"):
+        for stem in (name, f"{name}/{LEVEL}", "lra_release"):
+            if (base / (stem + ending)).is_file():
+                return base / (stem + ending)
+    return None
+
+
+def _identity(place: Path) -> str:
+    """What tells one release from another without reading 200,000 images."""
+    digest = hashlib.sha256()
+    if place.is_dir():
+        for file in sorted((place / "metadata").glob("*.npy")):
+            digest.update(file.name.encode() + file.read_bytes())
+    else:
+        facts = place.stat()
+        digest.update(f"{place.name} {facts.st_size} {facts.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _read(place: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """All images in the order of the metadata, and their labels."""
+    lists: dict[int, list[tuple[str, int]]] = {}
+    pictures: dict[str, np.ndarray | None] = {}
+    for path, raw in _files(place, size):
+        if path.startswith("metadata/") and path.endswith(".npy"):
+            stem = path.removeprefix("metadata/").removesuffix(".npy")
+            if not stem.isdigit():
+                raise DataError(f"{place}/{path} must be named by a number")
+            lists[int(stem)] = _labels(f"{place}/{path}", raw)
+        elif path.startswith("imgs/") and path.endswith(".png"):
+            pictures[path] = _picture(f"{place}/{path}", raw, size)
+    if not lists:
+        raise DataError(f"{place} must have {LEVEL}/metadata/<number>.npy, got none")
+    rows = [row for number in sorted(lists) for row in lists[number]]
+    for path, _ in rows:
+        if path not in pictures:
+            raise DataError(f"{place}/{path} is not there, though the metadata name it")
+    # The release has one empty file, sample_172 of folder 0; it is left out, as others do.
+    kept = [(picture, label) for path, label in rows if (picture := pictures[path]) is not None]
+    images = _room((len(kept), size * size))
+    for row, (picture, _) in enumerate(kept):
+        images[row] = picture
+    return images, np.array([label for _, label in kept], np.uint8)
+
+
+def _files(place: Path, size: int) -> Iterable[tuple[str, bytes]]:
+    """(path under the level's folder, contents)."""
+    if place.is_dir():
+        return members(place)
+    root = f"pathfinder{size}/{LEVEL}/"
+    return ((path.partition(root)[2], raw) for path, raw in members(place) if root in path)
+
+
+def _labels(name: str, raw: bytes) -> list[tuple[str, int]]:
+    """Rows of metadata, an array or (as released) lines of text: folder, file, number, label, and more."""
+    try:
+        if raw.startswith(b"\x93NUMPY"):
+            rows = [[str(cell) for cell in row] for row in np.load(io.BytesIO(raw), allow_pickle=False)]
+        else:
+            rows = [line.split() for line in raw.decode("utf-8").splitlines()]
+    except (ValueError, TypeError, EOFError) as error:
+        raise DataError(f"{name} cannot be read, it is truncated or corrupt: {error}") from None
+    found = []
+    for number, row in enumerate(rows, 1):
+        if len(row) < 4 or row[3] not in ("0", "1"):
+            got = row[3] if len(row) > 3 else f"{len(row)} columns"
+            raise DataError(f"{name}, row {number} must have the label 0 or 1 in its fourth column, got {got}")
+        found.append((f"{row[0].strip('/')}/{row[1]}", int(row[3])))
+    return found
+
+
+def _picture(name: str, raw: bytes, size: int) -> np.ndarray | None:
+    if not raw:
+        return None
+    try:
+        with Image.open(io.BytesIO(raw)) as image:
+            grey = np.asarray(image.convert("L"))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise DataError(f"{name} cannot be read, it is truncated or corrupt: {error}") from None
+    if grey.shape != (size, size):
+        raise DataError(f"{name} must have {size} × {size} pixels, got {grey.shape[1]} × {grey.shape[0]}")
+    return grey.reshape(-1)

@@ -1,0 +1,131 @@
+"""What every data set is to the rest of the library: a few facts, and splits that give batches.
+
+    values    [B, T, C] float32, stored as they came (bytes, as a rule) and scaled when a batch is made
+    tokens    [B, T] int64
+    labels    [B], or one for each time step
+
+Sequences of different lengths come packed end to end, [1, S, C] or [1, S], with `cu_seqlens` [B + 1]; those of one
+length come as they are. Pairs (two documents to compare) lie one after the other: sequences 2i and 2i + 1 are pair i.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """One step's worth of data, as a model is called with it: model(x, cu_seqlens=cu_seqlens)."""
+
+    x: Tensor
+    labels: Tensor  # [B]; with labels for each step [B, T], or [1, S] when packed
+    cu_seqlens: Tensor | None  # int32; None if all sequences have one length
+
+
+@dataclass(frozen=True)
+class Form:
+    """How stored numbers become input.
+
+    scale, shift    values are stored * scale + shift, by channel if they are tuples; tokens are as stored
+    order           the time steps in another order, e.g. a permutation of pixels
+    """
+
+    scale: float | tuple[float, ...] = 1.0
+    shift: float | tuple[float, ...] = 0.0
+    order: np.ndarray | None = field(default=None, compare=False)
+
+
+class Split:
+    """Some sequences and their labels.
+
+    stored    [N, T, C] or [N, T], or, with `bounds` [K + 1], all K sequences end to end: [S, C] or [S]
+    labels    one for each sequence, one for each pair if there are half as many, or one for each time step
+    """
+
+    def __init__(
+        self, stored: np.ndarray, labels: np.ndarray, *, kind: str, form: Form, bounds: np.ndarray | None = None,
+        pairs: bool = False, per_step: bool = False,
+    ) -> None:  # fmt: skip
+        self.stored, self.labels, self.bounds = stored, labels, bounds
+        self.kind, self.form, self.pairs, self.per_step = kind, form, pairs, per_step
+
+    def __len__(self) -> int:
+        """How many there are to classify: sequences, or pairs."""
+        if self.bounds is None:
+            return len(self.stored)
+        return (len(self.bounds) - 1) // (2 if self.pairs else 1)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The length of every sequence; of pairs, [N, 2]."""
+        if self.bounds is None:
+            return np.full(len(self.stored), self.stored.shape[1])
+        lengths = np.diff(self.bounds)
+        return lengths.reshape(-1, 2) if self.pairs else lengths
+
+    def batches(
+        self, size: int, *, seed: int | None = None, epoch: int = 0, start: int = 0, last: bool = True
+    ) -> Iterator[Batch]:
+        """Batches of `size`, in the stored order or, with a seed, in that of (seed, epoch).
+
+        start    how many batches to leave out at the beginning: where an interrupted epoch goes on
+        last     whether to give what is left over at the end
+        """
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"batches: size must be a positive whole number, got {size!r}")
+        order = np.arange(len(self)) if seed is None else shuffled(len(self), seed, epoch)
+        end = len(order) if last else len(order) - len(order) % size
+        for first in range(start * size, end, size):
+            yield self.batch(order[first : first + size])
+
+    def batch(self, chosen: np.ndarray) -> Batch:
+        """The batch of these sequences or pairs, by their numbers."""
+        chosen = np.asarray(chosen)
+        if self.bounds is None:
+            x = self.stored[chosen]
+            return Batch(self._input(x), torch.from_numpy(self.labels[chosen].astype(np.int64)), None)
+        rows = np.stack([2 * chosen, 2 * chosen + 1], 1).reshape(-1) if self.pairs else chosen
+        pieces = [slice(self.bounds[row], self.bounds[row + 1]) for row in rows]
+        x = np.concatenate([self.stored[piece] for piece in pieces]) if pieces else self.stored[:0]
+        lengths = [piece.stop - piece.start for piece in pieces]
+        bounds = torch.from_numpy(np.cumsum([0, *lengths]).astype(np.int32))
+        labels = (
+            np.concatenate([self.labels[piece] for piece in pieces])[None] if self.per_step else self.labels[chosen]
+        )
+        return Batch(self._input(x[None]), torch.from_numpy(labels.astype(np.int64)), bounds)
+
+    def _input(self, stored: np.ndarray) -> Tensor:
+        if self.form.order is not None:
+            stored = stored[:, self.form.order]
+        if self.kind == "tokens":
+            return torch.from_numpy(stored.astype(np.int64))
+        scale, shift = (np.asarray(each, np.float32) for each in (self.form.scale, self.form.shift))
+        return torch.from_numpy(stored.astype(np.float32) * scale + shift)
+
+
+def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of an epoch: the same for the same numbers, on any machine (numpy keeps this generator's stream)."""
+    return np.random.RandomState([seed % 2**32, epoch % 2**32]).permutation(count)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A data set, ready to train on."""
+
+    name: str
+    kind: str  # "values" or "tokens"
+    classes: int
+    splits: dict[str, Split]  # "train", "test", and "validation" where there is one
+    inputs: int | None = None  # channels of values
+    vocabulary: int | None = None  # number of tokens
+    pairs: bool = False  # two documents to compare
+    per_step: bool = False  # a label for each time step
+    symbols: tuple[str, ...] | None = None  # what tokens stand for, for people
+
+    def __getitem__(self, split: str) -> Split:
+        if split not in self.splits:
+            raise KeyError(f"{self.name}: split must be one of {', '.join(self.splits)}, got {split!r}")
+        return self.splits[split]

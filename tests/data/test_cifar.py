@@ -1,0 +1,204 @@
+"""CIFAR-10: the real binary archive where it is at hand; small ones in every form; pickles that would run code."""
+
+import io
+import os
+import pickle
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from resofire.data import cifar, image, scifar
+from resofire.data.files import DataError
+
+REAL = Path(__file__).parents[3] / "shared" / "data"
+COUNT = 20
+
+
+def batches(form, count=COUNT):
+    """The six files of a form, and all images [6 * count, 3072] and labels in their order."""
+    draw = np.random.RandomState(5)
+    pixels = draw.randint(0, 256, (6, count, 3072)).astype(np.uint8)
+    labels = draw.randint(0, 10, (6, count)).astype(np.uint8)
+    files = {}
+    for number, name in enumerate((*cifar.TRAIN, cifar.TEST)):
+        if form == "bin":
+            records = np.concatenate([labels[number][:, None], pixels[number]], 1)
+            files[f"cifar-10-batches-bin/{name}.bin"] = records.tobytes()
+        else:
+            held = {
+                b"batch_label": b"of 5",
+                b"labels": labels[number].tolist(),
+                b"data": pixels[number],
+                b"filenames": [b"a"],
+            }
+            files[f"cifar-10-batches-py/{name}"] = pickle.dumps(held, protocol=2)
+    return files, pixels, labels
+
+
+def pack(place, files, mode):
+    if mode == "folder":
+        for name, raw in files.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(raw)
+    elif mode == "zip":
+        with zipfile.ZipFile(place, "w") as archive:
+            for name, raw in files.items():
+                archive.writestr(name, raw)
+    else:
+        with tarfile.open(place, f"w:{mode}") as archive:
+            for name, raw in reversed(files.items()):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(raw)
+                archive.addfile(entry, io.BytesIO(raw))
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cifar, "BATCH", COUNT)
+    monkeypatch.setattr(cifar, "VALIDATION", 10)
+    (tmp_path / "cifar10").mkdir()
+    return tmp_path
+
+
+def rgb(pixels):
+    return pixels.reshape(-1, 3, 1024).transpose(0, 2, 1)
+
+
+@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason="CIFAR-10 is not in ../shared/data")
+def test_real(tmp_path, monkeypatch):
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
+    task = scifar.load(REAL)
+    sizes = {name: len(split) for name, split in task.splits.items()}
+    assert sizes == {"train": 45_000, "validation": 5_000, "test": 10_000}
+    assert np.bincount(task["test"].labels).tolist() == [1000] * 10
+    assert sum(np.bincount(task[name].labels) for name in ("train", "validation")).tolist() == [5000] * 10
+    assert task["test"].labels[:8].tolist() == [3, 8, 8, 0, 6, 6, 1, 6]
+    x = next(task["train"].batches(2000, seed=0)).x
+    assert x.shape == (2000, 1024, 3)
+    assert x.mean((0, 1)).abs().max() < 0.05
+    # The customary deviations are a little smaller than the real ones.
+    assert (x.std((0, 1)) - 1).abs().max() < 0.05
+    grey = image.grey(task["train"].stored[:5000])
+    assert abs(grey.mean() - image.MEAN) < 2
+    assert abs(grey.std() - image.DEVIATION) < 2
+
+
+@pytest.mark.parametrize("form", ["bin", "py"])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("{}.tar.gz", "gz"),
+        ("{}.tar.xz", "xz"),
+        ("{}.tar.bz2", "bz2"),
+        ("{}.tar", ""),
+        ("{}.zip", "zip"),
+        ("", "folder"),
+    ],
+)
+def test_small(small, form, name, mode):
+    files, pixels, labels = batches(form)
+    # Not under the name of the official archive, which has a checksum.
+    base = "cifar-10-batches-bin" if form == "bin" else "cifar-10-python"
+    pack(small / "cifar10" / name.format(base), files, mode)
+    task = scifar.load(small)
+    assert {name: len(split) for name, split in task.splits.items()} == {"train": 90, "validation": 10, "test": 20}
+    np.testing.assert_array_equal(task["test"].stored, rgb(pixels[5]))
+    np.testing.assert_array_equal(task["test"].labels, labels[5])
+    trained = {
+        (split.stored[i].tobytes(), int(split.labels[i]))
+        for split in (task["train"], task["validation"])
+        for i in range(len(split))
+    }
+    assert trained == {(x.tobytes(), int(label)) for x, label in zip(rgb(pixels[:5]), labels[:5].ravel(), strict=True)}
+    x = next(task["test"].batches(20)).x
+    expected = (rgb(pixels[5]) / 255 - np.array(scifar.MEAN)) / np.array(scifar.DEVIATION)
+    torch.testing.assert_close(x, torch.from_numpy(expected).float())
+
+
+def test_grey_is_pillows_luma(small):
+    files, pixels, _ = batches("bin")
+    pack(small, files, "folder")
+    task = image.load(small / "cifar-10-batches-bin")
+    whole = [np.asarray(Image.fromarray(x.reshape(32, 32, 3)).convert("L")).reshape(1024, 1) for x in rgb(pixels[5])]
+    np.testing.assert_array_equal(task["test"].stored, np.stack(whole))
+    x = next(task["test"].batches(20)).x
+    assert x.shape == (20, 1024, 1)
+    torch.testing.assert_close(x, torch.from_numpy((np.stack(whole) / 255 - 122.6 / 255) / (61 / 255)).float())
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch harmed",)
+
+
+@pytest.mark.parametrize("held", [Evil(), {b"data": Evil(), b"labels": [0] * COUNT}, {b"data": np.array([Evil()])}])
+def test_pickles_run_no_code(small, monkeypatch, held):
+    monkeypatch.chdir(small)
+    files, _, _ = batches("py")
+    files["cifar-10-batches-py/data_batch_2"] = pickle.dumps(held, protocol=2)
+    pack(small / "cifar10/cifar-10-python.tar.gz", files, "gz")
+    with pytest.raises(DataError, match=r"cifar-10-python.tar.gz: .*data_batch_2 must be a pickled batch .* asks for"):
+        scifar.load(small)
+    assert not (small / "harmed").exists()
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ([1, 2], "must be a pickled dictionary, got list"),
+        ({b"labels": [0] * COUNT}, 'must hold "data"'),
+        ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3000), np.uint8)}, r"got u1 \(20, 3000\)"),
+        ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3072), np.int32)}, r"got i4 \(20, 3072\)"),
+        ({b"labels": [0] * 3, b"data": np.zeros((COUNT, 3072), np.uint8)}, 'must hold "labels"'),
+        ({b"labels": [-1] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got -1"),
+    ],
+)
+def test_wrong_pickles(small, held, said):
+    files, _, _ = batches("py")
+    files["cifar-10-batches-py/test_batch"] = pickle.dumps(held, protocol=2)
+    pack(small / "cifar10", files, "folder")
+    with pytest.raises(DataError, match=f"test_batch {said}" if said.startswith("must") else said):
+        scifar.load(small)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: raw[:-1], r"data_batch_3.bin must have 61460 bytes \(20 images\), got 61459"),
+        (lambda raw: b"\x0a" + raw[1:], "data_batch_3.bin must hold labels from 0 to 9, got 10"),
+        (None, "must hold data_batch_1, .* got no data_batch_3"),
+    ],
+    ids=["cut", "label", "missing"],
+)
+def test_wrong_binaries(small, change, said):
+    files, _, _ = batches("bin")
+    name = "cifar-10-batches-bin/data_batch_3.bin"
+    raw = files.pop(name)
+    if change is not None:
+        files[name] = change(raw)
+    pack(small / "cifar10", files, "folder")
+    with pytest.raises(DataError, match=said):
+        image.load(small)
+
+
+@pytest.mark.parametrize(
+    ("ending", "mode"), [(".tar.gz", "gz"), (".tar.xz", "xz"), (".tar.bz2", "bz2"), (".zip", "zip")]
+)
+def test_truncated_archives(small, ending, mode):
+    place = small / f"cifar10/cifar-10-python{ending}"
+    pack(place, batches("py")[0], mode)
+    place.write_bytes(place.read_bytes()[: place.stat().st_size // 2])
+    with pytest.raises(DataError, match=f"cifar-10-python{ending} cannot be read, it is truncated or corrupt"):
+        scifar.load(small)
+
+
+def test_the_official_name_needs_the_official_checksum(small):
+    pack(small / "cifar10/cifar-10-binary.tar.gz", batches("bin")[0], "gz")
+    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz must have 170052171 bytes"):
+        scifar.load(small)

@@ -1,0 +1,164 @@
+"""Where raw files come from: found under any name and compression, downloaded and checked, refused in one sentence."""
+
+import bz2
+import functools
+import gzip
+import hashlib
+import http.server
+import io
+import lzma
+import tarfile
+import threading
+import zipfile
+
+import pytest
+
+from resofire.data.files import DataError, Remote, Wanted, data_dir, locate, members, read
+
+CONTENTS = bytes(range(256)) * 2000
+
+
+def zipped(contents, name="file"):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, contents)
+    return out.getvalue()
+
+
+PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress, ".zip": zipped}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("RESOFIRE_DATA", raising=False)
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+@pytest.mark.parametrize("place", ["", "set", "alias"])
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_found_and_read(tmp_path, monkeypatch, ending, place, how):
+    folder = tmp_path / "mine" / place
+    folder.mkdir(parents=True)
+    (folder / f"second{ending}").write_bytes(PACKERS[ending](CONTENTS))
+    if how == "environment":
+        monkeypatch.setenv("RESOFIRE_DATA", str(tmp_path / "mine"))
+    found = locate(("set", "alias"), Wanted(("first", "second")), tmp_path / "mine" if how == "argument" else None)
+    assert read(found) == CONTENTS
+
+
+@pytest.mark.parametrize("ending", [ending for ending in PACKERS if ending])
+def test_a_truncated_file_is_named(tmp_path, ending):
+    file = tmp_path / f"file{ending}"
+    file.write_bytes(PACKERS[ending](CONTENTS)[:-30])
+    with pytest.raises(DataError, match=r"file\..* cannot be read, it is truncated or corrupt"):
+        read(file)
+
+
+def archive(kind):
+    out = io.BytesIO()
+    if kind == ".zip":
+        return zipped(CONTENTS, "top/inner.bin")
+    with tarfile.open(fileobj=out, mode={".tar": "w", ".tar.gz": "w:gz", ".tar.xz": "w:xz"}[kind]) as packed:
+        info = tarfile.TarInfo("./top/inner.bin")
+        info.size = len(CONTENTS)
+        packed.addfile(info, io.BytesIO(CONTENTS))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".tar.xz", ".zip", "folder"])
+def test_members_of_any_archive(tmp_path, kind):
+    if kind == "folder":
+        (tmp_path / "things" / "top").mkdir(parents=True)
+        (tmp_path / "things" / "top" / "inner.bin").write_bytes(CONTENTS)
+    else:
+        (tmp_path / f"things{kind}").write_bytes(archive(kind))
+    found = locate(("set",), Wanted(("things",), archive=True), tmp_path)
+    assert list(members(found)) == [("top/inner.bin", CONTENTS)]
+
+
+def test_an_archive_cannot_write_anywhere(tmp_path):
+    file = tmp_path / "evil.tar"
+    with tarfile.open(file, "w") as packed:
+        info = tarfile.TarInfo("../../evil.txt")
+        info.size = 4
+        packed.addfile(info, io.BytesIO(b"evil"))
+    before = sorted(tmp_path.parent.rglob("*"))
+    assert [name for name, _ in members(file)] == ["../../evil.txt"]
+    assert sorted(tmp_path.parent.rglob("*")) == before
+
+
+def test_a_truncated_archive_is_named(tmp_path):
+    (tmp_path / "things.tar.gz").write_bytes(archive(".tar.gz")[:-200])
+    with pytest.raises(DataError, match=r"things\.tar\.gz cannot be read, it is truncated or corrupt"):
+        list(members(tmp_path / "things.tar.gz"))
+
+
+def test_what_may_not_be_downloaded_says_where_to_put_it(tmp_path):
+    with pytest.raises(DataError, match=r"set: pairs\.tsv .* put it into .*set or name its folder with --data-dir"):
+        locate(("set",), Wanted(("pairs.tsv",)), tmp_path)
+    with pytest.raises(DataError, match="--data-dir must be a folder, got"):
+        data_dir(tmp_path / "nowhere")
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    """Serves CONTENTS, from where it is asked to, and notes from where."""
+
+    asked: list[str | None]
+
+    def do_GET(self):
+        wanted = self.headers.get("Range")
+        self.server.asked.append(wanted)
+        first = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        self.send_response(206 if wanted else 200)
+        self.end_headers()
+        self.wfile.write(CONTENTS[first:])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server)) as running:
+        running.asked = []
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def remote(server, contents=CONTENTS):
+    return Remote(
+        f"http://127.0.0.1:{server.server_port}/file.bin", len(CONTENTS), f"md5:{hashlib.md5(contents).hexdigest()}"
+    )
+
+
+def test_a_download_is_kept(server):
+    wanted = Wanted(("file.bin",), remote=remote(server))
+    first = locate(("set",), wanted)
+    assert first.read_bytes() == CONTENTS
+    assert locate(("set",), wanted) == first
+    assert server.asked == [None]
+    assert [each.name for each in first.parent.iterdir()] == ["file.bin"]
+
+
+def test_a_download_goes_on_where_it_stopped(server, tmp_path):
+    part = tmp_path / "cache" / "downloads" / "set" / "file.bin.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENTS[:1000])
+    assert locate(("set",), Wanted(("file.bin",), remote=remote(server))).read_bytes() == CONTENTS
+    assert server.asked == ["bytes=1000-"]
+
+
+def test_a_wrong_download_is_refused_and_nothing_stays(server, tmp_path):
+    with pytest.raises(DataError, match=r"file\.bin\.part must have md5 .* got .* corrupt or another file"):
+        locate(("set",), Wanted(("file.bin",), remote=remote(server, b"other")))
+    assert list((tmp_path / "cache" / "downloads" / "set").iterdir()) == []
+
+
+def test_no_network_is_one_sentence():
+    nowhere = Remote("http://127.0.0.1:9/file.bin", 10, "md5:0")
+    with pytest.raises(DataError, match=r"set: http://127.* cannot be downloaded .* as file\.bin"):
+        locate(("set",), Wanted(("file.bin",), remote=nowhere))
