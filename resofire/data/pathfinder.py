@@ -39,7 +39,7 @@ COUNTS = (160_000, 20_000, 20_000)
 KINDS = ("tokens", "values")
 LEVEL = "curv_contour_length_14"
 # Images that one call of the compiled code draws.
-BLOCK = 256
+BLOCK = 64
 # More than this is drawn into a temporary file, not into memory.
 IN_MEMORY = 1 << 30
 
