@@ -8,8 +8,9 @@ import pytest
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_examples_run(capsys):
+def test_the_examples_run(capsys, tmp_path, monkeypatch):
     """In one go: a later one may use what an earlier one made."""
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
     names: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
         exec(code, names)
@@ -18,6 +19,7 @@ def test_the_examples_run(capsys):
     assert "encoder.blocks.1.channel_neuron" in printed
     assert names["packed"].shape == (1, 160_000, 128)
     assert names["logits"].shape == (1, 2)
+    assert names["x"].shape[1:] == (64, 1)
 
 
 @pytest.mark.parametrize("command", ["make run", "make test"])
