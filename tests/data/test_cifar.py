@@ -1,15 +1,13 @@
 """CIFAR-10: the real binary archive where it is at hand; small ones in every form; pickles that would run code."""
 
-import io
 import os
 import pickle
-import tarfile
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from archives import pack
 from PIL import Image
 
 from resofire.data import cifar, image, scifar
@@ -38,23 +36,6 @@ def batches(form, count=COUNT):
             }
             files[f"cifar-10-batches-py/{name}"] = pickle.dumps(held, protocol=2)
     return files, pixels, labels
-
-
-def pack(place, files, mode):
-    if mode == "folder":
-        for name, raw in files.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(raw)
-    elif mode == "zip":
-        with zipfile.ZipFile(place, "w") as archive:
-            for name, raw in files.items():
-                archive.writestr(name, raw)
-    else:
-        with tarfile.open(place, f"w:{mode}") as archive:
-            for name, raw in reversed(files.items()):
-                entry = tarfile.TarInfo(name)
-                entry.size = len(raw)
-                archive.addfile(entry, io.BytesIO(raw))
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """Spoken digits: the real recordings where they are at hand, small ones in every form."""
 
 import io
-import tarfile
 import wave
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from archives import pack
 
 from resofire.data import speech
 from resofire.data.files import DataError
@@ -32,23 +31,6 @@ def recordings(speakers=("ann", "bob")):
         for take in range(50)
         for digit in range(10)
     }
-
-
-def pack(place, files, mode):
-    if mode == "folder":
-        for name, raw in files.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(raw)
-    elif mode == "zip":
-        with zipfile.ZipFile(place, "w") as archive:
-            for name, raw in files.items():
-                archive.writestr(name, raw)
-    else:
-        with tarfile.open(place, f"w:{mode}") as archive:
-            for name, raw in files.items():
-                entry = tarfile.TarInfo(name)
-                entry.size = len(raw)
-                archive.addfile(entry, io.BytesIO(raw))
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """IMDB: the real archive where it is at hand (prepared once), small ones in every form."""
 
-import io
-import tarfile
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from archives import pack
 
 from resofire.data import text
 from resofire.data.files import DataError
@@ -66,23 +64,6 @@ def reviews():
     made["aclImdb/train/unsup/0_0.txt"] = b"left out"
     made["aclImdb/README"] = b"left out"
     return made
-
-
-def pack(place, files, mode):
-    if mode == "folder":
-        for name, raw in files.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(raw)
-    elif mode == "zip":
-        with zipfile.ZipFile(place, "w") as archive:
-            for name, raw in files.items():
-                archive.writestr(name, raw)
-    else:
-        with tarfile.open(place, f"w:{mode}") as archive:
-            for name, raw in reversed(files.items()):
-                entry = tarfile.TarInfo(f"./{name}")
-                entry.size = len(raw)
-                archive.addfile(entry, io.BytesIO(raw))
 
 
 @pytest.fixture
