@@ -87,23 +87,23 @@ def inside(size, y, x):
 
 
 @njit(nogil=True)
-def close(snake, y, x, clear):
-    """Whether a place is nearer than √clear to the line through a snake."""
-    cy, cx = snake[0, 3], snake[0, 4]
-    for k in range(snake.shape[0]):
-        dy, dx = snake[k, 5] - cy, snake[k, 6] - cx
-        py, px = y - cy, x - cx
-        square, along, across = dy * dy + dx * dx, py * dy + px * dx, py * dx - px * dy
-        if along <= 0:
-            near = py * py + px * px < clear
-        elif along >= square:
-            near = (py - dy) ** 2 + (px - dx) ** 2 < clear
-        else:
-            near = across * across < clear * square
-        if near:
-            return True
-        cy, cx = snake[k, 5], snake[k, 6]
-    return False
+def near(cy, cx, dy, dx, y, x, clear):
+    """Whether a place is nearer than √clear to the way from c to d."""
+    dy, dx, py, px = dy - cy, dx - cx, y - cy, x - cx
+    square, along, across = dy * dy + dx * dx, py * dy + px * dx, py * dx - px * dy
+    if along <= 0:
+        return py * py + px * px < clear
+    if along >= square:
+        return (py - dy) ** 2 + (px - dx) ** 2 < clear
+    return across * across < clear * square
+
+
+@njit(nogil=True)
+def close(snake, k, y, x, clear):
+    """Whether a place is nearer than √clear to paddle k of a snake, the gap before it included."""
+    if k == 0:
+        return near(snake[0, 3], snake[0, 4], snake[0, 5], snake[0, 6], y, x, clear)
+    return near(snake[k - 1, 5], snake[k - 1, 6], snake[k, 5], snake[k, 6], y, x, clear)
 
 
 @njit(nogil=True)
@@ -194,23 +194,30 @@ def two_snakes(state, tables, masks, snakes, weights):
             break
         if trial == tables.paddle_retries:
             return False
+    # A disc on a tip must not reach the other snake. All four tips are looked at, so that it says nothing of the label;
+    # the first ones while the snakes grow, because that is the time to give up.
+    clear = tables.clear
     for s in range(2):
-        first = snakes[s, 0]
+        first, other = snakes[s, 0], snakes[1 - s]
+        if close(other, 0, first[3], first[4], clear):
+            return False
         stamp(masks[1 - s], tables.masks[first[2]], first[3], first[4])
     for k in range(1, snakes.shape[1]):
         for s in range(2):
             drawn = (0, k) if s == 0 else (k + 1, 0)
+            tip = snakes[1 - s, 0]
             if not extended(state, snakes[s], k, masks[s], tables, weights, snakes, drawn):
+                return False
+            if close(snakes[s], k, tip[3], tip[4], clear):
                 return False
             last, new = snakes[s, k - 1], snakes[s, k]
             stamp(masks[s], tables.masks[last[2]], last[3], last[4])
             stamp(masks[1 - s], tables.masks[new[2]], new[3], new[4])
-    # A disc on a tip must not reach the other snake. All four tips are looked at, so that it says nothing of the label.
     for s in range(2):
-        tip, far = snakes[s, 0], snakes[s, snakes.shape[1] - 1]
-        other = snakes[1 - s]
-        if close(other, tip[3], tip[4], tables.clear) or close(other, far[5], far[6], tables.clear):
-            return False
+        far = snakes[s, snakes.shape[1] - 1]
+        for k in range(snakes.shape[1]):
+            if close(snakes[1 - s], k, far[5], far[6], clear):
+                return False
     return True
 
 

@@ -13,35 +13,27 @@ snake keeps off all but its own last paddle, and crosses neither itself nor a ta
 a target is so close to the other that its disc would lie on both.
 """
 
-import hashlib
-import io
 import math
 import os
-import tempfile
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from . import _pathfinder_kernels as kernels
-from .files import ARCHIVES, DataError, data_dir, members
-from .store import cache_dir, prepared
+from . import pathfinder_release as release
+from .store import prepared, room
 from .task import Form, Split, Task
 
-VERSION = 1
+VERSION = 2
 SPLITS = ("train", "validation", "test")
 COUNTS = (160_000, 20_000, 20_000)
 KINDS = ("tokens", "values")
-LEVEL = "curv_contour_length_14"
 # Images that one call of the compiled code draws.
 BLOCK = 64
-# More than this is drawn into a temporary file, not into memory.
-IN_MEMORY = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -136,19 +128,19 @@ def load(
     if len(counts) != 3 or any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in counts):
         raise ValueError(f"pathfinder: counts must be three numbers, of train, validation and test, got {counts!r}")
     name = "pathfinder" if size == 32 else "pathx"
-    released = _released(data_dir, size)
+    released = release.released(data_dir, size)
     settings: dict[str, object] = {"version": VERSION, "size": size}
     if released is None:
         settings |= {"seed": seed, "counts": list(counts), "generator": repr(SETTINGS[size])}
     else:
-        settings |= {"files": _identity(released)}
+        settings |= {"files": release.identity(released)}
 
     def make() -> tuple[dict[str, np.ndarray], dict[str, object]]:
         if released is None:
             images, labels = generate(sum(counts), seed, size=size, workers=workers)
             parts = list(counts)
         else:
-            images, labels = _read(released, size)
+            images, labels = release.images(released, size)
             tenth = len(images) // 10
             parts = [len(images) - 2 * tenth, tenth, tenth]
         ends = np.cumsum([0, *parts]).tolist()
@@ -184,7 +176,7 @@ def traced(
     paddle's stamp lies and its far end, places as y, x."""
     settings = SETTINGS[size]
     choices = tuple(tables(settings, margin) for margin in settings.margins)
-    images = _room((count, size * size))
+    images = room((count, size * size))
     labels = np.empty(count, np.uint8)
     shape = (2, settings.contour_length, 7)
     traces = np.empty((count if keep else 0, *shape), np.int64)
@@ -204,14 +196,6 @@ def traced(
         for _ in pool.map(block, range(0, count, BLOCK)):
             pass
     return images, labels, traces
-
-
-def _room(shape: tuple[int, int]) -> np.ndarray:
-    if shape[0] * shape[1] < IN_MEMORY:
-        return np.empty(shape, np.uint8)
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=cache_dir()) as file:
-        return np.memmap(file, np.uint8, "w+", shape=shape)
 
 
 @lru_cache
@@ -323,100 +307,3 @@ def _scaled(shape: np.ndarray, size: int) -> np.ndarray:
     # For bytes, Pillow computes with whole numbers.
     image = Image.fromarray(shape.astype(np.uint8) * 255)
     return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS))
-
-
-def _released(given: str | os.PathLike[str] | None, size: int) -> Path | None:
-    """The user's folder that has imgs and metadata in it, or an archive; None if there is neither."""
-    base = data_dir(given)
-    if base is None:
-        return None
-    name = f"pathfinder{size}"
-    folders = [base, base / name, base / ("pathfinder" if size == 32 else "pathx")]
-    folders += [place / name for place in (base / "lra_release", base / "lra_release" / "lra_release")]
-    for folder in folders:
-        place = folder / LEVEL
-        # A folder named by its level alone does not say of which size it is: the images do, when they are read.
-        if (place / "metadata").is_dir():
-            return place
-    for ending in (*ARCHIVES[1:], ".gz"):
-        for stem in (name, f"{name}/{LEVEL}", "lra_release"):
-            if (base / (stem + ending)).is_file():
-                return base / (stem + ending)
-    return None
-
-
-def _identity(place: Path) -> str:
-    """What tells one release from another without reading 200,000 images."""
-    digest = hashlib.sha256()
-    if place.is_dir():
-        for file in sorted((place / "metadata").glob("*.npy")):
-            digest.update(file.name.encode() + file.read_bytes())
-    else:
-        facts = place.stat()
-        digest.update(f"{place.name} {facts.st_size} {facts.st_mtime_ns}".encode())
-    return digest.hexdigest()
-
-
-def _read(place: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """All images in the order of the metadata, and their labels."""
-    lists: dict[int, list[tuple[str, int]]] = {}
-    pictures: dict[str, np.ndarray | None] = {}
-    for path, raw in _files(place, size):
-        if path.startswith("metadata/") and path.endswith(".npy"):
-            stem = path.removeprefix("metadata/").removesuffix(".npy")
-            if not stem.isdigit():
-                raise DataError(f"{place}/{path} must be named by a number")
-            lists[int(stem)] = _labels(f"{place}/{path}", raw)
-        elif path.startswith("imgs/") and path.endswith(".png"):
-            pictures[path] = _picture(f"{place}/{path}", raw, size)
-    if not lists:
-        raise DataError(f"{place} must have {LEVEL}/metadata/<number>.npy, got none")
-    rows = [row for number in sorted(lists) for row in lists[number]]
-    for path, _ in rows:
-        if path not in pictures:
-            raise DataError(f"{place}/{path} is not there, though the metadata name it")
-    # The release has one empty file, sample_172 of folder 0; it is left out, as others do.
-    kept = [(picture, label) for path, label in rows if (picture := pictures[path]) is not None]
-    images = _room((len(kept), size * size))
-    for row, (picture, _) in enumerate(kept):
-        images[row] = picture
-    return images, np.array([label for _, label in kept], np.uint8)
-
-
-def _files(place: Path, size: int) -> Iterable[tuple[str, bytes]]:
-    """(path under the level's folder, contents)."""
-    if place.is_dir():
-        return members(place)
-    root = f"pathfinder{size}/{LEVEL}/"
-    return ((path.partition(root)[2], raw) for path, raw in members(place) if root in path)
-
-
-def _labels(name: str, raw: bytes) -> list[tuple[str, int]]:
-    """Rows of metadata, an array or (as released) lines of text: folder, file, number, label, and more."""
-    try:
-        if raw.startswith(b"\x93NUMPY"):
-            rows = [[str(cell) for cell in row] for row in np.load(io.BytesIO(raw), allow_pickle=False)]
-        else:
-            rows = [line.split() for line in raw.decode("utf-8").splitlines()]
-    except (ValueError, TypeError, EOFError) as error:
-        raise DataError(f"{name} cannot be read, it is truncated or corrupt: {error}") from None
-    found = []
-    for number, row in enumerate(rows, 1):
-        if len(row) < 4 or row[3] not in ("0", "1"):
-            got = row[3] if len(row) > 3 else f"{len(row)} columns"
-            raise DataError(f"{name}, row {number} must have the label 0 or 1 in its fourth column, got {got}")
-        found.append((f"{row[0].strip('/')}/{row[1]}", int(row[3])))
-    return found
-
-
-def _picture(name: str, raw: bytes, size: int) -> np.ndarray | None:
-    if not raw:
-        return None
-    try:
-        with Image.open(io.BytesIO(raw)) as image:
-            grey = np.asarray(image.convert("L"))
-    except (OSError, ValueError, SyntaxError) as error:
-        raise DataError(f"{name} cannot be read, it is truncated or corrupt: {error}") from None
-    if grey.shape != (size, size):
-        raise DataError(f"{name} must have {size} × {size} pixels, got {grey.shape[1]} × {grey.shape[0]}")
-    return grey.reshape(-1)

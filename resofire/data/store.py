@@ -8,9 +8,11 @@ interrupted preparation leaves behind is removed by the next one.
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
+# Bytes: a larger array is made in a temporary file, not in memory.
+IN_MEMORY = 1 << 30
 
 
 def cache_dir() -> Path:
@@ -56,6 +60,15 @@ def prepared(
     found = _open(folder, settings)
     assert found is not None
     return found
+
+
+def room(shape: tuple[int, ...]) -> np.ndarray:
+    """Bytes to be filled, on disk if they are many."""
+    if math.prod(shape) < IN_MEMORY:
+        return np.empty(shape, np.uint8)
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=cache_dir()) as file:
+        return np.memmap(file, np.uint8, "w+", shape=shape)
 
 
 def _write(folder: Path, arrays: Arrays, facts: dict[str, Any], settings: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+from resofire.data import store
 from resofire.data.store import cache_dir, prepared
 
 
@@ -98,3 +99,13 @@ def test_two_processes_at_once_make_it_once(tmp_path):
         assert worker.exitcode == 0
     marks.get(timeout=5)
     assert marks.empty()
+
+
+def test_much_room_is_on_disk(tmp_path, monkeypatch):
+    assert not isinstance(store.room((3, 5)), np.memmap)
+    monkeypatch.setattr(store, "IN_MEMORY", 15)
+    found = store.room((3, 5))
+    assert isinstance(found, np.memmap)
+    found[1] = 7
+    assert found.sum() == 35
+    assert list((tmp_path / "cache").iterdir()) == []
