@@ -1,3 +1,16 @@
 """Resofire: long-sequence spiking neural networks in PyTorch."""
 
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .models.network import Network
+
 __version__ = "0.1.0"
+
+
+def load(path: str | os.PathLike[str]) -> "Network":
+    """The trained network in a run folder or a file model.safetensors, ready to be used."""
+    from . import models
+
+    return models.load(path)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -115,6 +115,98 @@ class Data:
         return 0
 
 
+@dataclass(frozen=True)
+class Train:
+    """Train a network by a recipe, or go on with a run: resofire train RECIPE [flags], resofire train --resume RUN."""
+
+    # A RunConfig; its type is not named here because that would import torch for every command.
+    config: Annotated[Any, tyro.conf.arg(name="")] = None
+    out: Path | None = None
+    """The folder of the run; otherwise a new one under runs/."""
+    resume: Path | None = None
+    """Go on with the run in this folder; its config counts, other flags about it are refused."""
+    data_dir: Path | None = None
+    """Where the data set's files are; see resofire data."""
+    devices: int | None = None
+    """Processes on this machine (CPU) or GPUs; 1 if not given."""
+
+    def run(self) -> int:
+        from . import data, train
+
+        described = None if self.resume is None else _of_run(self.resume)
+        config = self.config if described is None else train.RunConfig.from_json(described["config"])
+        assert config is not None
+        if self.devices is not None and self.devices < 1:
+            raise Mistake(f"train: --devices must be a positive whole number, got {self.devices}")
+        try:
+            task = data.load(config.task, self.data_dir, **config.task_settings)
+            if self.resume is not None:
+                folder, result = train.resume(self.resume, task, devices=self.devices)
+            else:
+                out = self.out or _new_folder(Path("runs") / config.name)
+                folder, result = train.train(config, task, out, devices=self.devices or 1)
+        except train.Stopped as stopped:
+            if train.rank() == 0:
+                print(f"resofire: {stopped}", file=sys.stderr)
+            return stopped.code
+        except (data.DataError, train.RunError, ValueError, TypeError) as error:
+            raise Mistake(str(error)) from None
+        if result is not None:
+            print(train.report(folder, result))
+        return 0
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure a trained network again, on its own data set, and compare with what its run recorded."""
+
+    model: tyro.conf.Positional[Path]
+    """A run folder."""
+    data_dir: Path | None = None
+    """Where the data set's files are; see resofire data."""
+    json: bool = False
+    """Print it as JSON."""
+
+    def run(self) -> int:
+        from . import data, models, train
+
+        described = _of_run(self.model)
+        config = train.RunConfig.from_json(described["config"])
+        try:
+            model = models.load(self.model)
+            task = data.load(config.task, self.data_dir, **config.task_settings)
+            found = train.weigh(model, task, config.batch)
+            recorded = train.recorded(self.model)
+        except (data.DataError, train.RunError, models.StorageError) as error:
+            raise Mistake(str(error)) from None
+        same = recorded is None or recorded["correct"] == found["correct"]
+        if self.json:
+            print(json.dumps({**found, "same as recorded": recorded and same}, indent=2))
+        else:
+            print(train.report(self.model, found))
+            if recorded is not None:
+                print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
+        return 0 if same else 1
+
+
+def _of_run(folder: Path) -> dict[str, Any]:
+    from . import train
+
+    try:
+        return train.read(folder)
+    except train.RunError as error:
+        raise Mistake(str(error)) from None
+
+
+def _new_folder(first: Path) -> Path:
+    """A folder that is not there yet: runs/name, runs/name-2, …"""
+    folder, number = first, 1
+    while folder.exists():
+        number += 1
+        folder = first.with_name(f"{first.name}-{number}")
+    return folder
+
+
 def _require_writable(flag: str, file: Path) -> None:
     """Makes the folder of a result, before anything is worked out for it."""
     if file.is_dir():
@@ -127,11 +219,12 @@ def _require_writable(flag: str, file: Path) -> None:
         raise Mistake(f"{flag} {file} cannot be written: permission denied")
 
 
-COMMANDS = {"doctor": Doctor, "bench": Bench, "data": Data}
+COMMANDS = {"train": Train, "evaluate": Evaluate, "data": Data, "bench": Bench, "doctor": Doctor}
 Command = (
-    Annotated[Doctor, tyro.conf.subcommand("doctor", prefix_name=False)]
-    | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
+    Annotated[Evaluate, tyro.conf.subcommand("evaluate", prefix_name=False)]
     | Annotated[Data, tyro.conf.subcommand("data", prefix_name=False)]
+    | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor", prefix_name=False)]
 )
 
 
@@ -149,20 +242,70 @@ def _check_words(arguments: list[str]) -> None:
     word, *rest = arguments
     if word not in COMMANDS:
         raise Mistake(f"command must be one of {', '.join(COMMANDS)}, got {word!r}{_hint(word, COMMANDS)}")
-    flags = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(COMMANDS[word])} | {"--help"}
-    flags |= {f"--no-{flag[2:]}" for flag in flags}
-    for argument in rest:
+    if word != "train":
+        _check_flags(word, rest, _flags(COMMANDS[word]))
+
+
+def _check_flags(word: str, arguments: list[str], flags: set[str]) -> None:
+    for argument in arguments:
         flag = argument.split("=", 1)[0].replace("_", "-")
         if flag.startswith("--") and flag not in flags:
             raise Mistake(f"{word}: there is no flag {flag}{_hint(flag, flags)}; see resofire {word} --help")
 
 
-def _parse(arguments: list[str]) -> Doctor | Bench | Data:
+def _flags(command: Any, prefix: str = "") -> set[str]:
+    """The flags of a dataclass, or of an instance with all that it holds: --model.neuron.tau."""
+    found = {"--help"}
+    for field in dataclasses.fields(command):
+        name, value = f"{prefix}{field.name.replace('_', '-')}", getattr(command, field.name, None)
+        found |= {f"--{name}", f"--{prefix}no-{field.name.replace('_', '-')}"}
+        if dataclasses.is_dataclass(value):
+            found |= _flags(value, "" if field.name == "config" else f"{name}.")
+    return found
+
+
+def _parse(arguments: list[str]) -> Train | Evaluate | Bench | Data | Doctor:
+    if arguments[0] == "train":
+        return _parse_train(arguments[1:])
+    return _told(Command, arguments, "resofire", description=_overview())
+
+
+def _overview() -> str:
+    return "Long-sequence spiking neural networks. To train one: resofire train RECIPE, see resofire train --help."
+
+
+def _parse_train(arguments: list[str]) -> Train:
+    """A recipe gives all defaults, so it must be known before any flag."""
+    from .recipes import RECIPES
+
+    recipe, *flags = arguments or [""]
+    if recipe.startswith("-"):
+        default, flags = Train(), arguments
+        if recipe in ("-h", "--help"):
+            print(f"{Train.__doc__}\n\nrecipes: {', '.join(RECIPES)}\nflags: resofire train RECIPE --help")
+            raise SystemExit(0)
+    elif recipe in RECIPES:
+        default = Train(RECIPES[recipe]())
+    else:
+        got = f", got {recipe!r}{_hint(recipe, RECIPES)}" if recipe else ""
+        raise Mistake(f"train: recipe must be one of {', '.join(RECIPES)}{got}")
+    _check_flags("train", flags, _flags(default))
+    told = _told(Train, flags, f"resofire train {'' if default.config is None else recipe}".strip(), default=default)
+    if told.config is not None and told.resume is not None:
+        raise Mistake("train: --resume takes the run's own config: give no recipe with it")
+    if told.config is None and told.resume is None:
+        raise Mistake(f"train: recipe must be the first word, one of {', '.join(RECIPES)}, got {recipe!r}")
+    return told
+
+
+def _told(kind: Any, arguments: list[str], program: str, **more: Any) -> Any:
+    """What tyro makes of the arguments, or one sentence."""
     complaint = io.StringIO()
+    settings = (tyro.conf.AvoidSubcommands,) if "default" in more else ()
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
-                Command, prog="resofire", description="Long-sequence spiking neural networks.", args=arguments
+                kind, prog=program, args=arguments, config=(*settings, tyro.conf.HelptextFromCommentsOff), **more
             )
     except SystemExit as end:
         if not end.code:
@@ -171,7 +314,9 @@ def _parse(arguments: list[str]) -> Doctor | Bench | Data:
         plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint.getvalue())
         said = [line.strip(" │|╭╮╰╯─-+") for line in plain.splitlines()]
         _, sentence, *_ = [*filter(None, said), "", "the arguments are wrong"]
-        raise Mistake(f"{sentence.rstrip('.')}; see resofire --help") from None
+        raise Mistake(f"{sentence.rstrip('.')}; see {program} --help") from None
+    except ValueError as error:
+        raise Mistake(str(error)) from None
 
 
 def main(arguments: list[str] | None = None) -> int:

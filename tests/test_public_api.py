@@ -9,6 +9,8 @@ import pytest
 import resofire.models
 import resofire.nn
 import resofire.ops
+import resofire.recipes
+import resofire.train
 from resofire.ops import registry
 
 PRF_OPTIONS = (
@@ -44,6 +46,8 @@ SIGNATURES = {
     resofire.nn.SDTCM: f"(features, *, neuron={resofire.nn.PRFConfig()}, bidirectional=False, norm='batch', "
     "prenorm=True, dropout=0.0, amplitude='sn', spatial_threshold=0.5, surrogate=ATan(alpha=2.0), backend='auto')",
     resofire.nn.fire_rates: "(model, *, gradient=False)",
+    resofire.nn.summed: "(x, group=None)",
+    resofire.nn.synchronise: "(model, group=None)",
     resofire.models.ClassifierConfig: f"({ENCODER}, classes)",
     resofire.models.RetrievalConfig: f"({ENCODER}, classes=2)",
     resofire.models.FeedforwardConfig: f"({NETWORK}, sizes)",
@@ -57,6 +61,13 @@ SIGNATURES = {
     resofire.models.Classifier.step: "(self, x, state)",
     resofire.models.Feedforward.step: "(self, x, state)",
     resofire.models.build: "(config)",
+    resofire.models.load: "(path)",
+    resofire.models.save: "(model, folder)",
+    resofire.load: "(path)",
+    resofire.train.train: "(config, task, folder, *, devices=1)",
+    resofire.train.resume: "(folder, task, *, devices=None)",
+    resofire.train.weigh: "(model, task, batch)",
+    resofire.recipes.smnist: "()",
 }
 
 
@@ -79,10 +90,11 @@ def test_names():
     ]  # fmt: skip
     assert resofire.nn.__all__ == [
         "LIF", "PRF", "SDTCM", "BatchNorm", "FireRates", "LIFConfig", "Neuron", "PRFConfig", "SpatialNeuron",
-        "SpikeLinear", "Trace", "fire_rates",
+        "SpikeLinear", "Trace", "fire_rates", "summed", "synchronise",
     ]  # fmt: skip
     assert resofire.models.__all__ == [
-        "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Retrieval", "RetrievalConfig", "build",
+        "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Retrieval", "RetrievalConfig",
+        "StorageError", "build", "load", "save",
     ]  # fmt: skip
     assert resofire.ops.PRFState._fields == ("u", "r")
     assert resofire.ops.LIFState._fields == ("u",)
@@ -91,6 +103,6 @@ def test_names():
 
 
 def test_importing_does_not_load_the_kernel_compilers():
-    code = "import sys, resofire.models; print({'numba', 'triton', 'spikingjelly'} & set(sys.modules))"
+    code = "import sys, resofire.recipes; print({'numba', 'triton', 'spikingjelly', 'pytorch_lightning'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -1,5 +1,6 @@
 """Data sets, from files or a generator to batches. `load(name)` gives any of them; each has a file of its own."""
 
+import dataclasses
 import difflib
 import importlib
 import os
@@ -56,9 +57,9 @@ def about(name: str) -> str:
 def load(name: str, data_dir: str | os.PathLike[str] | None = None, **settings: Any) -> Task:
     """A data set by its name, prepared if this is the first time.
 
-    data_dir    where its files are; otherwise RESOFIRE_DATA, otherwise they are downloaded
+    data_dir    where its files are; otherwise RESOFIRE_DATA; a set that is neither there nor prepared is downloaded
     settings    of the set itself, see its file
     """
     entry = _entry(name)
     module = importlib.import_module(f"{__name__}.{entry.module}")
-    return module.load(data_dir, **{**entry.settings, **settings})
+    return dataclasses.replace(module.load(data_dir, **{**entry.settings, **settings}), name=name)

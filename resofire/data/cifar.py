@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from .files import DataError, Remote, Wanted, identity, locate, members, origin
-from .store import Arrays, prepared
+from .files import DataError, Remote, Wanted, members, origin, prepared_from
+from .store import Arrays
 from .task import shuffled
 
 VERSION = 1
@@ -45,9 +45,9 @@ def load(
     name: str, change: Callable[[np.ndarray], np.ndarray], data_dir: str | os.PathLike[str] | None
 ) -> tuple[Arrays, dict[str, Any]]:
     """Prepared arrays {train,validation,test}_{x,labels} of a task that changes the images [N, 1024, 3] in some way."""
-    place = locate(FOLDERS, FILE, data_dir)
 
-    def make() -> tuple[Arrays, dict[str, Any]]:
+    def make(found: dict[str, Path]) -> tuple[Arrays, dict[str, Any]]:
+        place = found["archive"]
         sources = origin(place, FILE.remote)
         x, labels, test_x, test_labels = read_batches(place)
         choice = shuffled(len(x), SEED, 0)
@@ -62,14 +62,14 @@ def load(
             "test_labels": test_labels,
         }, {"sources": sources}
 
-    settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION, "source": identity(place)}
-    return prepared(name, settings, make)
+    settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION}
+    return prepared_from(name, FOLDERS, {"archive": FILE}, data_dir, settings, make)
 
 
 def read_batches(place: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training images [50000, 1024, 3], row by row, and labels; then those of the test."""
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for path, raw in members(place):
+    for path, raw in members(place, FILE.remote):
         match = re.search(r"(?:^|/)(data_batch_[1-5]|test_batch)(\.bin)?$", path)
         if match:
             where = f"{place}: {path}"

@@ -18,8 +18,8 @@ FILES = idx.wanted(
         "t10k-labels": (5_148, "bb300cfdad3c16e7a12a480ee83cd310"),
     },
 )
-MNIST = ("MNIST", (5, 0, 4, 1, 9, 2, 1, 3, 1, 4))
+FIRST = (9, 0, 0, 3, 0, 2, 7, 2, 5, 5)
 
 
 def load(data_dir: str | os.PathLike[str] | None = None) -> Task:
-    return idx.load("fashion", FOLDERS, FILES, MNIST, data_dir)
+    return idx.load("fashion", FOLDERS, FILES, FIRST, data_dir)

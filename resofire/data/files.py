@@ -12,24 +12,22 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from .store import cache_dir, checksum
+from .store import Arrays, cache_dir, checksum, earlier, prepared
+from .store import DataError as DataError
 
 COMPRESSIONS = ("", ".gz", ".xz", ".bz2", ".zip")
-ARCHIVES = ("", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
+ARCHIVES = ("", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".zip")
 
 
 # What reading a damaged file may raise; an encrypted zip raises RuntimeError.
 BROKEN = (
     OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
 )  # fmt: skip
-
-
-class DataError(Exception):
-    """Something is wrong with a file, or it is not there. Its text is the sentence that is shown."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,15 @@ class Wanted:
 
     names      its usual names, without what a compression appends; may hold a * for versions
     archive    whether it is a collection of files (a folder or an archive)
-    remote     where to download it; None if it may not be redistributed
+    remote     where to download it; None if it is not known in advance, or may not be passed on
+    source     of what we do not download: where people get it, and why they must
     inside     of a collection: paths that show that a folder, whatever its name, is the collection itself
     """
 
     names: tuple[str, ...]
     archive: bool = False
     remote: Remote | None = None
+    source: str = ""
     inside: tuple[str, ...] = ()
 
 
@@ -73,16 +73,37 @@ def data_dir(given: str | os.PathLike[str] | None) -> Path | None:
     return folder
 
 
+def prepared_from(
+    name: str, folders: tuple[str, ...], wanted: dict[str, Wanted], given: str | os.PathLike[str] | None,
+    settings: dict[str, Any], make: Callable[[dict[str, Path]], tuple[Arrays, dict[str, Any]]],
+) -> tuple[Arrays, dict[str, Any]]:  # fmt: skip
+    """What `make` gives of these files, as `store.prepared` does: made again when they have changed.
+
+    If none of the files is there, but the set was prepared before, that is opened: nothing is downloaded for it.
+    """
+    found = {key: find(folders, file, given) for key, file in wanted.items()}
+    before = None if any(found.values()) else earlier(name, settings)
+    if before is not None:
+        return before
+    places = {key: place or obtain(folders, wanted[key], given) for key, place in found.items()}
+    sources = {key: identity(place) for key, place in places.items()}
+    return prepared(name, {**settings, "sources": sources}, lambda: make(places))
+
+
 def locate(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[str] | None = None) -> Path:
-    """The file or folder that is wanted: the user's, one downloaded before, or a download.
+    """The file or folder that is wanted: the user's, one downloaded before, or a download."""
+    return find(folders, wanted, given) or obtain(folders, wanted, given)
+
+
+def find(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[str] | None = None) -> Path | None:
+    """The file or folder that is wanted, if it is here: the user's, or one downloaded before.
 
     folders    how a sub-folder for this set may be called; the first is its name
     """
     base = data_dir(given)
     # A sub-folder of this set before the folder itself: MNIST and Fashion-MNIST share their file names.
     places = [] if base is None else [*(base / folder for folder in folders), base]
-    places.append(cache_dir() / "downloads" / folders[0])
-    for place in places:
+    for place in [*places, _downloads(folders)]:
         for name in wanted.names:
             for ending in ARCHIVES if wanted.archive else COMPRESSIONS:
                 candidates = sorted(place.glob(name + ending)) if "*" in name else [place / (name + ending)]
@@ -91,16 +112,26 @@ def locate(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[st
                         return found
         if any((place / path).exists() for path in wanted.inside):
             return place
-    where = places[0] if base is None else base
+    return None
+
+
+def obtain(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[str] | None = None) -> Path:
+    """The download of what is not here, or a sentence on where to get it and where to put it."""
     if wanted.remote is None:
-        endings = "a folder, .tar.gz or .zip" if wanted.archive else "as it is or compressed"
+        base = data_dir(given)
+        where = _downloads(folders) if base is None else base / folders[0]
+        form = "a folder, .tar.gz or .zip" if wanted.archive else "as it is or compressed"
         raise DataError(
-            f"{folders[0]}: {wanted.names[0]} ({endings}) is not there, and may not be downloaded by us: put it into "
-            f"{where / folders[0] if base is not None else where} or name its folder with --data-dir"
+            f"{folders[0]}: {wanted.names[0].rstrip('*')} ({form}) is not there: get it from {wanted.source}, put it "
+            f"into {where} or name its folder with --data-dir"
         )
     from .download import fetch
 
-    return fetch(wanted.remote, places[-1], folders[0])
+    return fetch(wanted.remote, _downloads(folders), folders[0])
+
+
+def _downloads(folders: tuple[str, ...]) -> Path:
+    return cache_dir() / "downloads" / folders[0]
 
 
 def identity(place: Path) -> list[str | int]:
@@ -111,22 +142,30 @@ def identity(place: Path) -> list[str | int]:
     count = size = latest = 0
     for folder, _, names in os.walk(place):
         for name in names:
-            state = os.stat(os.path.join(folder, name))
+            path = os.path.join(folder, name)
+            if not os.path.exists(path):  # a link to nowhere
+                continue
+            state = os.stat(path)
             count, size, latest = count + 1, size + state.st_size, max(latest, state.st_mtime_ns)
     return [str(place.resolve()), count, size, latest]
 
 
 def origin(place: Path, remote: Remote | None = None) -> dict[str, str]:
-    """The checksum of a source, for the manifest; refuses one that bears an official name but not its contents."""
+    """The checksum of a source, for the manifest, and whether it is the official file.
+
+    One that bears an official name but not its checksum may have been packed anew: its contents are what counts.
+    """
     if place.is_dir():
         return {place.name: "a folder"}
-    if remote is not None and place.name == remote.name:
-        require_checksum(place, remote)
-    return {place.name: f"sha256:{checksum(place)}"}
+    official = ""
+    if remote is not None and place.stat().st_size == remote.size:
+        kind, wanted = remote.checksum.split(":")
+        official = ", official" if checksum(place, kind) == wanted else ""
+    return {place.name: f"sha256:{checksum(place)}{official}"}
 
 
 def require_checksum(file: Path, remote: Remote) -> None:
-    """Refuses a file that bears an official name but not its contents."""
+    """Refuses a download that is not the file that it should be."""
     kind, wanted = remote.checksum.split(":")
     size = file.stat().st_size
     if size != remote.size:
@@ -136,8 +175,11 @@ def require_checksum(file: Path, remote: Remote) -> None:
         raise DataError(f"{file} must have {kind} {wanted}, got {found}: it is corrupt or another file")
 
 
-def read(file: Path) -> bytes:
-    """The contents of a file, whatever it is compressed with; told by its first bytes, not by its name."""
+def read(file: Path, remote: Remote | None = None) -> bytes:
+    """The contents of a file, whatever it is compressed with; told by its first bytes, not by its name.
+
+    remote    the official file, to say what was expected
+    """
     try:
         raw = file.read_bytes()
         if raw[:2] == b"\x1f\x8b":
@@ -154,15 +196,18 @@ def read(file: Path) -> bytes:
                 return archive.read(names[0])
         return raw
     except BROKEN as error:
-        raise DataError(f"{file} cannot be read, it is truncated or corrupt: {error}") from None
+        raise _damaged(file, remote, "it is truncated or corrupt", error) from None
 
 
-def members(place: Path) -> Iterator[tuple[str, bytes]]:
-    """The files in a folder or an archive of any kind, as (path with /, contents); an archive's in its own order."""
+def members(place: Path, remote: Remote | None = None) -> Iterator[tuple[str, bytes]]:
+    """The files in a folder or an archive of any kind, as (path with /, contents); an archive's in its own order.
+
+    remote    the official file, to say what was expected
+    """
     if place.is_dir():
         for file in sorted(place.rglob("*")):
             if file.is_file():
-                yield file.relative_to(place).as_posix(), file.read_bytes()
+                yield file.relative_to(place).as_posix(), _plain(file)
         return
     try:
         with place.open("rb") as stream:
@@ -178,5 +223,23 @@ def members(place: Path) -> Iterator[tuple[str, bytes]]:
                 held = archive.extractfile(member) if member.isfile() else None
                 if held is not None:
                     yield member.name.removeprefix("./"), held.read()
+            # The checksum of a compression comes last, behind the end of the archive.
+            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+                pass
     except BROKEN as error:
-        raise DataError(f"{place} cannot be read, it is truncated or corrupt: {error}") from None
+        raise _damaged(place, remote, "it is truncated or corrupt, or not a tar or zip archive", error) from None
+
+
+def _plain(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _damaged(file: Path, remote: Remote | None, why: str, error: BaseException) -> DataError:
+    official = ""
+    if remote is not None and file.name == remote.name:
+        official = f" (the official file has {remote.size} bytes, this one {file.stat().st_size})"
+    said, *_ = [*str(error).splitlines(), type(error).__name__]
+    return DataError(f"{file} cannot be read, {why}{official}: {said.rstrip(':')}")

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .files import DataError, Remote, Wanted, identity, locate, origin, read
-from .store import Arrays, prepared
+from .files import DataError, Remote, Wanted, origin, prepared_from, read
+from .store import Arrays
 from .task import Form, Split, Task, shuffled
 
 VERSION = 1
@@ -35,16 +35,16 @@ def wanted(address: str, known: dict[str, tuple[int, str]]) -> dict[str, Wanted]
     }
 
 
-def read_images(file: Path, count: int | None = None) -> np.ndarray:
+def read_images(file: Path, count: int | None = None, remote: Remote | None = None) -> np.ndarray:
     """Images of 28 × 28 as [N, 784, 1], checked; with `count`, there must be as many."""
-    raw = read(file)
+    raw = read(file, remote)
     _check(file, raw, IMAGES, (count, SIDE, SIDE))
     return np.frombuffer(raw, np.uint8, offset=16).reshape(-1, SIDE * SIDE, 1)
 
 
-def read_labels(file: Path, count: int | None = None) -> np.ndarray:
+def read_labels(file: Path, count: int | None = None, remote: Remote | None = None) -> np.ndarray:
     """Labels of ten classes as [N], checked."""
-    raw = read(file)
+    raw = read(file, remote)
     _check(file, raw, LABELS, (count,))
     labels = np.frombuffer(raw, np.uint8, offset=8)
     if labels.size and labels.max() >= CLASSES:
@@ -71,26 +71,27 @@ def _check(file: Path, raw: bytes, magic: int, expected: tuple[int | None, ...])
 
 
 def load(
-    task: str, folders: tuple[str, ...], files: dict[str, Wanted], other: tuple[str, tuple[int, ...]],
+    task: str, folders: tuple[str, ...], files: dict[str, Wanted], first: tuple[int, ...],
     data_dir: str | os.PathLike[str] | None, order: np.ndarray | None = None,
 ) -> Task:  # fmt: skip
     """A task from the four files.
 
-    other    a set with the same file names, and how its training labels begin: so that it is not taken for this one
+    first    how its training labels begin: other sets have files of the same names and sizes
     """
-    found = {name: locate(folders, file, data_dir) for name, file in files.items()}
 
-    def make() -> tuple[Arrays, dict[str, Any]]:
+    def make(found: dict[str, Path]) -> tuple[Arrays, dict[str, Any]]:
         sources: dict[str, str] = {}
+        held = {}
         for name, file in found.items():
-            sources |= origin(file, files[name].remote)
-        x, labels = (
-            read_images(found["train-images"], SIZES["train"]),
-            read_labels(found["train-labels"], SIZES["train"]),
-        )
-        if tuple(labels[: len(other[1])].tolist()) == other[1]:
+            remote, (part, kind) = files[name].remote, name.split("-")
+            sources |= origin(file, remote)
+            held[name] = (read_images if kind == "images" else read_labels)(file, SIZES[part], remote)
+        x, labels = held["train-images"], held["train-labels"]
+        begin = tuple(labels[: len(first)].tolist())
+        if begin != first:
             raise DataError(
-                f"{found['train-labels']} must be of {folders[0]}, got {other[0]}, whose files bear its names"
+                f"{found['train-labels']} must begin with the labels {' '.join(map(str, first))} of {folders[0]}, got "
+                f"{' '.join(map(str, begin))}: it is of another set whose files bear the same names"
             )
         choice = shuffled(len(x), SEED, 0)
         aside, kept = np.sort(choice[:VALIDATION]), np.sort(choice[VALIDATION:])
@@ -99,15 +100,12 @@ def load(
             "train_labels": labels[kept],
             "validation_x": x[aside],
             "validation_labels": labels[aside],
-            "test_x": read_images(found["t10k-images"], SIZES["t10k"]),
-            "test_labels": read_labels(found["t10k-labels"], SIZES["t10k"]),
+            "test_x": held["t10k-images"],
+            "test_labels": held["t10k-labels"],
         }, {"sources": sources}
 
-    settings = {
-        "version": VERSION, "seed": SEED, "validation": VALIDATION,
-        "sources": {name: identity(file) for name, file in found.items()},
-    }  # fmt: skip
-    arrays, _ = prepared(folders[0], settings, make)
+    settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION}
+    arrays, _ = prepared_from(folders[0], folders, files, data_dir, settings, make)
     form = Form(scale=1 / 255, order=order)
     splits = {
         split: Split(arrays[f"{split}_x"], arrays[f"{split}_labels"], kind="values", form=form)

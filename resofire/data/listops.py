@@ -89,6 +89,8 @@ def generate(
 ) -> tuple[Expressions, ...]:
     """Train, validation and test."""
     _require_sizes(seed, sizes)
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"listops: workers must be a positive whole number, got {workers!r}")
     wanted = sum(sizes)
     tokens: list[np.ndarray] = []
     lengths: list[int] = []

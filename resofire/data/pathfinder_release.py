@@ -28,10 +28,11 @@ def released(given: str | os.PathLike[str] | None, size: int) -> Path | None:
         # A folder named by its level alone does not say of which size it is: the images do, when they are read.
         if (place / "metadata").is_dir():
             return place
-    for ending in (*ARCHIVES[1:], ".gz"):
-        for stem in (name, f"{name}/{LEVEL}", "lra_release"):
-            if (base / (stem + ending)).is_file():
-                return base / (stem + ending)
+    for folder in (base, base / name, base / ("pathfinder" if size == 32 else "pathx")):
+        for ending in (*ARCHIVES[1:], ".gz"):
+            for stem in (name, LEVEL, "lra_release"):
+                if (folder / (stem + ending)).is_file():
+                    return folder / (stem + ending)
     return None
 
 

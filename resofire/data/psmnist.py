@@ -13,7 +13,7 @@ import os
 import numpy as np
 
 from . import idx
-from .smnist import FASHION, FILES, FOLDERS
+from .smnist import FILES, FIRST, FOLDERS
 from .task import Task
 
 PERMUTATIONS = ("bitrev", "random")
@@ -21,7 +21,7 @@ PIXELS = 784
 
 
 def load(data_dir: str | os.PathLike[str] | None = None, permutation: str = "bitrev") -> Task:
-    return idx.load("psmnist", FOLDERS, FILES, FASHION, data_dir, pixel_order(permutation))
+    return idx.load("psmnist", FOLDERS, FILES, FIRST, data_dir, pixel_order(permutation))
 
 
 def pixel_order(permutation: str) -> np.ndarray:

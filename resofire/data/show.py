@@ -18,13 +18,13 @@ def facts(task: Task) -> dict[str, Any]:
     }  # fmt: skip
     for name, split in task.splits.items():
         lengths = split.lengths.reshape(-1)
+        labels = np.asarray(split.labels).reshape(-1).astype(np.int64)
         found["splits"][name] = {
             "size": len(split),
             "length_mean": float(lengths.mean()) if len(lengths) else 0.0,
             "length_quartiles": np.percentile(lengths, [0, 25, 50, 75, 100]).tolist() if len(lengths) else [],
-            "labels": np.bincount(
-                np.asarray(split.labels).reshape(-1).astype(np.int64), minlength=task.classes
-            ).tolist(),
+            # Below 0 are steps without a label.
+            "labels": np.bincount(labels[labels >= 0], minlength=task.classes).tolist(),
         }
     return found
 
@@ -41,9 +41,14 @@ def report(task: Task, samples: int = 3) -> str:
         )
         lines.append(f"  {'':<10} per class {split['labels']}")
     split_name, split = next(iter(task.splits.items()))
-    for i in range(min(samples, len(split))):
+    for i in spread(len(split), samples):
         lines.append(f"  {split_name}[{i}] {_text(task, split.batch(np.array([i])))}")
     return "\n".join(lines)
+
+
+def spread(size: int, count: int) -> list[int]:
+    """Some numbers from all over a split: many sets are stored class by class."""
+    return [i * size // count for i in range(count)] if count < size else list(range(size))
 
 
 def _text(task: Task, one: Batch) -> str:
@@ -66,11 +71,12 @@ def picture(task: Task, count: int = 40) -> Any:
     from PIL import Image, ImageDraw
 
     split = next(iter(task.splits.values()))
-    count = min(count, len(split))
+    chosen = spread(len(split), count)
+    count = len(chosen)
     sheet = Image.new("L", (COLUMNS * (TILE + 4), math.ceil(count / COLUMNS) * (TILE + EDGE)), 255)
     pen = ImageDraw.Draw(sheet)
-    for i in range(count):
-        one = split.batch(np.array([i]))
+    for i, number in enumerate(chosen):
+        one = split.batch(np.array([number]))
         x, y = i % COLUMNS * (TILE + 4), i // COLUMNS * (TILE + EDGE)
         label = one.labels.reshape(-1)
         pen.text((x + 2, y + 2), str(int(label[0])) if label.numel() == 1 else "by step", fill=0)

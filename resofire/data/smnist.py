@@ -18,8 +18,8 @@ FILES = idx.wanted(
         "t10k-labels": (4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
     },
 )
-FASHION = ("Fashion-MNIST", (9, 0, 0, 3, 0, 2, 7, 2, 5, 5))
+FIRST = (5, 0, 4, 1, 9, 2, 1, 3, 1, 4)
 
 
 def load(data_dir: str | os.PathLike[str] | None = None) -> Task:
-    return idx.load("smnist", FOLDERS, FILES, FASHION, data_dir)
+    return idx.load("smnist", FOLDERS, FILES, FIRST, data_dir)

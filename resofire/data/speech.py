@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .files import DataError, Wanted, identity, locate, members, origin
-from .store import Arrays, prepared
+from .files import BROKEN, DataError, Wanted, members, origin, prepared_from
+from .store import Arrays
 from .task import Form, Split, Task, shuffled
 
 VERSION = 1
@@ -27,20 +27,20 @@ FOLDERS = ("fsdd", "speech", "free-spoken-digit-dataset")
 FILE = Wanted(
     ("free-spoken-digit-dataset*", "recordings"),
     archive=True,
+    source="https://github.com/Jakobovski/free-spoken-digit-dataset (it grows, so that no checksum of it is known)",
     inside=("recordings", "0_jackson_0.wav", "0_george_0.wav"),
 )
 SPLITS = ("train", "validation", "test")
 
 
 def load(data_dir: str | os.PathLike[str] | None = None) -> Task:
-    place = locate(FOLDERS, FILE, data_dir)
-
-    def make() -> tuple[Arrays, dict[str, Any]]:
+    def make(found: dict[str, Path]) -> tuple[Arrays, dict[str, Any]]:
+        place = found["archive"]
         arrays, speakers = _make(place)
         return arrays, {"sources": origin(place), "speakers": speakers}
 
-    settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION, "source": identity(place)}
-    arrays, _ = prepared("speech", settings, make)
+    settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION}
+    arrays, _ = prepared_from("speech", FOLDERS, {"archive": FILE}, data_dir, settings, make)
     splits = {
         split: Split(
             arrays[f"{split}_x"], arrays[f"{split}_labels"], kind="values", form=Form(scale=1 / 32768),
@@ -75,7 +75,7 @@ def read_wav(where: str, raw: bytes) -> np.ndarray:
         with wave.open(io.BytesIO(raw)) as file:
             form = (file.getnchannels(), 8 * file.getsampwidth(), file.getframerate())
             count, held = file.getnframes(), file.readframes(file.getnframes())
-    except (wave.Error, EOFError, ValueError) as error:
+    except (wave.Error, *BROKEN) as error:
         raise DataError(f"{where} must be a wav file, it is truncated or corrupt: {error}") from None
     if form != (1, 16, RATE):
         raise DataError(

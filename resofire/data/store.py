@@ -24,11 +24,15 @@ Arrays = dict[str, np.ndarray]
 IN_MEMORY = 1 << 30
 
 
+class DataError(Exception):
+    """Something is wrong with a file, or it is not there. Its text is the sentence that is shown."""
+
+
 def cache_dir() -> Path:
     """RESOFIRE_CACHE, or the user's cache folder."""
     given = os.environ.get("RESOFIRE_CACHE")
     if given:
-        return Path(given)
+        return Path(given).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
     return Path(base) / "resofire"
 
@@ -45,8 +49,7 @@ def prepared(
     found = _open(folder, settings)
     if found is not None:
         return found
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
+    with locked(folder.with_suffix(".lock")):
         found = _open(folder, settings)
         if found is not None:
             return found
@@ -54,21 +57,45 @@ def prepared(
         shutil.rmtree(rough, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
         arrays, facts = make()
-        rough.mkdir()
-        _write(rough, arrays, facts, settings)
-        rough.rename(folder)
+        try:
+            with writing(rough):
+                rough.mkdir()
+                _write(rough, arrays, facts, settings)
+                rough.rename(folder)
+        finally:
+            shutil.rmtree(rough, ignore_errors=True)
     found = _open(folder, settings)
     assert found is not None
     return found
+
+
+def earlier(name: str, settings: dict[str, Any]) -> tuple[Arrays, dict[str, Any]] | None:
+    """The newest prepared set of these settings, whatever "sources" it was made from; None if there is none."""
+    wanted = json.loads(json.dumps(settings))
+    for file in sorted(cache_dir().glob(f"{name}-{'?' * 12}/manifest.json"), key=_written, reverse=True):
+        try:
+            held = json.loads(file.read_text())["settings"]
+            same = {key: value for key, value in held.items() if key != "sources"} == wanted
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+        found = _open(file.parent, held) if same else None
+        if found is not None:
+            return found
+    return None
+
+
+def _written(file: Path) -> int:
+    return file.stat().st_mtime_ns
 
 
 def room(shape: tuple[int, ...]) -> np.ndarray:
     """Bytes to be filled, on disk if they are many."""
     if math.prod(shape) < IN_MEMORY:
         return np.empty(shape, np.uint8)
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=cache_dir()) as file:
-        return np.memmap(file, np.uint8, "w+", shape=shape)
+    with writing(cache_dir()):
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache_dir()) as file:
+            return np.memmap(file, np.uint8, "w+", shape=shape)
 
 
 def _write(folder: Path, arrays: Arrays, facts: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -108,9 +135,23 @@ def checksum(file: Path, kind: str = "sha256") -> str:
 
 
 @contextlib.contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Holds a lock that ends with the process, whatever ends it."""
-    with file.open("a") as handle:
+def writing(place: Path) -> Iterator[None]:
+    """A cache that cannot be written, because it is full or not ours, in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{place} cannot be written ({error.strerror or error}): name another folder with RESOFIRE_CACHE"
+        ) from None
+
+
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Holds a lock that ends with the process, whatever ends it. Makes the folder it is in."""
+    with writing(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = file.open("a")
+    with handle:
         if sys.platform == "win32":
             import msvcrt
 

@@ -8,6 +8,7 @@ Sequences of different lengths come packed end to end, [1, S, C] or [1, S], with
 length come as they are. Pairs (two documents to compare) lie one after the other: sequences 2i and 2i + 1 are pair i.
 """
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -67,19 +68,42 @@ class Split:
         return lengths.reshape(-1, 2) if self.pairs else lengths
 
     def batches(
-        self, size: int, *, seed: int | None = None, epoch: int = 0, start: int = 0, last: bool = True
-    ) -> Iterator[Batch]:
+        self, size: int, *, seed: int | None = None, epoch: int = 0, start: int = 0, last: bool = True, rank: int = 0,
+        world: int = 1,
+    ) -> Iterator[Batch]:  # fmt: skip
         """Batches of `size`, in the stored order or, with a seed, in that of (seed, epoch).
 
         start    how many batches to leave out at the beginning: where an interrupted epoch goes on
         last     whether to give what is left over at the end
+        rank, world    which share of each batch to give, and into how many it is divided: one for each process that
+                       trains; a batch of fewer than `world` leaves some shares empty
         """
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"batches: size must be a positive whole number, got {size!r}")
+        if isinstance(world, bool) or not isinstance(world, int) or world < 1:
+            raise ValueError(f"batches: world must be a positive whole number, got {world!r}")
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < world:
+            raise ValueError(f"batches: rank must be a whole number from 0 to world - 1 = {world - 1}, got {rank!r}")
         order = np.arange(len(self)) if seed is None else shuffled(len(self), seed, epoch)
         end = len(order) if last else len(order) - len(order) % size
         for first in range(start * size, end, size):
-            yield self.batch(order[first : first + size])
+            yield self.batch(self._share(order[first : first + size], rank, world))
+
+    def _share(self, chosen: np.ndarray, rank: int, world: int) -> np.ndarray:
+        """One of `world` shares of these: of equal number, or, packed, of about as many time steps."""
+        if self.bounds is None or world == 1:
+            return np.array_split(chosen, world)[rank]
+        each = 2 if self.pairs else 1
+        steps = (self.bounds[each * (chosen + 1)] - self.bounds[each * chosen]).astype(np.int64)
+        # The longest first, each to the lightest share; of shares without a time step, to one without a sequence.
+        shares = [(0, False, number) for number in range(world)]
+        mine = []
+        for place in np.argsort(-steps, kind="stable"):
+            load, _, number = shares[0]
+            heapq.heapreplace(shares, (load + int(steps[place]), True, number))
+            if number == rank:
+                mine.append(place)
+        return chosen[np.sort(np.array(mine, np.int64))]
 
     def batch(self, chosen: np.ndarray) -> Batch:
         """The batch of these sequences or pairs, by their numbers."""
@@ -92,9 +116,10 @@ class Split:
         x = np.concatenate([self.stored[piece] for piece in pieces]) if pieces else self.stored[:0]
         lengths = [piece.stop - piece.start for piece in pieces]
         bounds = torch.from_numpy(np.cumsum([0, *lengths]).astype(np.int32))
-        labels = (
-            np.concatenate([self.labels[piece] for piece in pieces])[None] if self.per_step else self.labels[chosen]
-        )
+        if self.per_step:
+            labels = np.concatenate([self.labels[:0], *(self.labels[piece] for piece in pieces)])[None]
+        else:
+            labels = self.labels[chosen]
         return Batch(self._input(x[None]), torch.from_numpy(labels.astype(np.int64)), bounds)
 
     def _input(self, stored: np.ndarray) -> Tensor:

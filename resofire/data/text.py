@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from .files import DataError, Remote, Wanted, identity, locate, members, origin
-from .store import Arrays, prepared
+from .files import DataError, Remote, Wanted, members, origin, prepared_from
+from .store import Arrays
 from .task import Form, Split, Task, shuffled
 
 VERSION = 1
@@ -45,18 +45,18 @@ FILE = Wanted(
 def load(data_dir: str | os.PathLike[str] | None = None, pipeline: str = "s4") -> Task:
     if pipeline not in CUT:
         raise ValueError(f"text: pipeline must be one of {', '.join(CUT)}, got {pipeline!r}")
-    place = locate(FOLDERS, FILE, data_dir)
 
-    def make() -> tuple[Arrays, dict[str, Any]]:
+    def make(found: dict[str, Path]) -> tuple[Arrays, dict[str, Any]]:
+        place = found["archive"]
         sources = origin(place, FILE.remote)
         arrays, symbols = _make(place, pipeline)
         return arrays, {"sources": sources, "symbols": symbols}
 
     settings = {
         "version": VERSION, "seed": SEED, "validation": VALIDATION, "pipeline": pipeline, "cut": CUT[pipeline],
-        "frequency": FREQUENCY, "source": identity(place),
+        "frequency": FREQUENCY,
     }  # fmt: skip
-    arrays, facts = prepared(f"text-{pipeline}", settings, make)
+    arrays, facts = prepared_from(f"text-{pipeline}", FOLDERS, {"archive": FILE}, data_dir, settings, make)
     splits = {
         split: Split(
             arrays[f"{split}_x"],
@@ -74,7 +74,7 @@ def load(data_dir: str | os.PathLike[str] | None = None, pipeline: str = "s4") -
 def read_reviews(place: Path) -> dict[str, tuple[dict[str, bytes], np.ndarray]]:
     """The reviews of "train" and "test" by their paths, in order, and their labels (1 is kind)."""
     found: dict[tuple[str, str], dict[str, bytes]] = {(part, kind): {} for part in ("train", "test") for kind in KINDS}
-    for path, raw in members(place):
+    for path, raw in members(place, FILE.remote):
         match = re.search(r"(?:^|/)(train|test)/(pos|neg)/([^/]+\.txt)$", path)
         if match:
             found[match[1], match[2]][match[3]] = raw

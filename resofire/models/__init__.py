@@ -4,6 +4,7 @@ from .classifier import Classifier, ClassifierConfig
 from .config import NetworkConfig
 from .feedforward import Feedforward, FeedforwardConfig
 from .retrieval import Retrieval, RetrievalConfig
+from .storage import StorageError, load, save
 
 __all__ = [
     "Classifier",
@@ -12,7 +13,10 @@ __all__ = [
     "FeedforwardConfig",
     "Retrieval",
     "RetrievalConfig",
+    "StorageError",
     "build",
+    "load",
+    "save",
 ]
 
 

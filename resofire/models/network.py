@@ -1,16 +1,17 @@
 """What all networks share: how they are called, and the spike-rate regulariser."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..nn import fire_rates
 from ..nn.neuron import autocast_on
+from ..nn.sync import Synchronised, summed_rates
 from ..ops.checks import state_dtype
 from .config import NetworkConfig
 from .sequences import is_whole
 
 
-class Network(nn.Module):
+class Network(Synchronised):
     """A network made from a config, called as model(x, *, lengths=None, cu_seqlens=None) -> logits."""
 
     config: NetworkConfig
@@ -22,12 +23,13 @@ class Network(nn.Module):
 
         penalty = rate_weight · Σ (rate - rate_target)² over the neuron layers, temporal and spatial ones alike. It is
         a bare quadratic with two sides: a layer that fires too little is drawn up as one that fires too much is drawn
-        down. It reaches the weights through the surrogates. Without a rate_target it is zero.
+        down. It reaches the weights through the surrogates. Without a rate_target it is zero. In training on several
+        processes (`nn.synchronise`) the rates are those of the whole batch.
         """
         target = self.config.rate_target
         with fire_rates(self, gradient=target is not None) as watched:
             logits = self(x, lengths=lengths, cu_seqlens=cu_seqlens)
-        rates = watched.tensors()
+        rates = summed_rates(watched, self.group) if self.group and self.training else watched.tensors()
         penalty = torch.zeros((), dtype=torch.float64, device=logits.device)
         if target is not None:
             penalty = penalty + self.config.rate_weight * sum((rate - target) ** 2 for rate in rates.values())

@@ -8,6 +8,7 @@ from .prf import PRF
 from .sdtcm import SDTCM
 from .spatial import SpatialNeuron
 from .spike_linear import SpikeLinear
+from .sync import summed, synchronise
 
 __all__ = [
     "LIF",
@@ -22,4 +23,6 @@ __all__ = [
     "SpikeLinear",
     "Trace",
     "fire_rates",
+    "summed",
+    "synchronise",
 ]

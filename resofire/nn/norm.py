@@ -6,13 +6,15 @@ from torch import Tensor, nn
 
 from ..ops import moments
 from .neuron import in_full
+from .sync import Synchronised, gathered
 
 
-class BatchNorm(nn.Module):
+class BatchNorm(Synchronised):
     """Batch norm of [..., features] over all positions; names in the state dict are those of `nn.BatchNorm1d`.
 
     Padding would count as time steps, so hand sequences of different lengths over packed. An empty batch passes
-    through and leaves the running statistics alone.
+    through and leaves the running statistics alone. Once synchronised (`synchronise`), training takes the statistics of
+    all processes' time steps, of which each may have its own number, and none as well.
     """
 
     running_mean: Tensor
@@ -42,7 +44,7 @@ class BatchNorm(nn.Module):
     def statistics(self, x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and 1 / √(variance + eps), each [features] and without gradient, with which `forward` would norm
         x [B, T, features]; in training they are those of x, and counted."""
-        if not self.training or x.numel() == 0:
+        if not self._counts(x):
             return in_full(self.running_mean), torch.rsqrt(in_full(self.running_var) + self.eps)
         with torch.no_grad():
             mean, var = self._count(x, *moments(x, cu_seqlens), _lengths(x, cu_seqlens))
@@ -54,7 +56,7 @@ class BatchNorm(nn.Module):
         The norm is the same for all time steps, so it may come after the mean: one pass over x, and no second x."""
         means, spread = moments(x, cu_seqlens)
         lengths = _lengths(x, cu_seqlens)
-        if self.training and x.numel():
+        if self._counts(x):
             mean, var = self._count(x, means, spread, lengths)
             normed = (means - mean) * (in_full(self.weight) * torch.rsqrt(var + self.eps)) + in_full(self.bias)
         else:
@@ -64,6 +66,8 @@ class BatchNorm(nn.Module):
 
     def _count(self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of x from its moments; the running statistics move towards them."""
+        if self.group:
+            return self._count_all(x, means, spread, lengths)
         steps = x.shape[0] * x.shape[1]
         self._require_steps(steps)
         mean, var = (means * lengths).sum(0) / steps, spread / steps
@@ -73,6 +77,31 @@ class BatchNorm(nn.Module):
             self.running_var.lerp_((var * (steps / (steps - 1))).to(self.running_var.dtype), self.momentum)
         return mean, var
 
+    def _count_all(self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """`_count` over all processes. The spreads, each about its own mean, are added by Chan's formula.
+
+        The number of all time steps stays a tensor: to read it back from a GPU would stall its stream."""
+        own = x.shape[0] * x.shape[1]
+        mean = (means.double() * lengths).sum(0) / max(1, own)
+        rows = gathered(torch.cat((mean.new_full((1,), own), mean, spread.double())), self.group)
+        each, all_means, spreads = rows.split((1, self.features, self.features), 1)
+        steps = each.detach().sum()
+        if steps.device.type == "cpu" and not torch.compiler.is_compiling() and steps:
+            self._require_steps(int(steps))
+        divisor = steps.clamp(min=1)
+        mean = (all_means * each).sum(0) / divisor
+        total = (spreads + each * (all_means - mean) ** 2).sum(0)
+        with torch.no_grad():
+            counted = steps > 0
+            self.num_batches_tracked.add_(counted)
+            for running, now in ((self.running_mean, mean), (self.running_var, total / (steps - 1).clamp(min=1))):
+                running.lerp_(now.to(running.dtype), counted.to(running.dtype) * self.momentum)
+        return mean.to(means.dtype), (total / divisor).to(means.dtype)
+
+    def _counts(self, x: Tensor) -> bool:
+        """Whether x is normed by batch statistics. With other processes an empty one must take part in theirs."""
+        return self.training and (x.numel() > 0 or self.group != "")
+
     def _require_steps(self, steps: int) -> None:
         if steps < 2:
             raise ValueError(f"BatchNorm: training needs at least two time steps in a batch, got {steps}")
@@ -80,12 +109,14 @@ class BatchNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 0 or x.shape[-1] != self.features:
             raise ValueError(f"BatchNorm: x must have shape [..., {self.features}], got {list(x.shape)}")
-        if x.numel() == 0:
+        if x.numel() == 0 and not self._counts(x):
             return x
         if not self.training:
             # Two roundings, whatever the shape: a step and a whole sequence get the same bits.
             scale, shift = self.affine()
             return (x * scale + shift).to(x.dtype)
+        if self.group:
+            return self._forward_all(x)
         steps = x.numel() // self.features
         self._require_steps(steps)
         self.num_batches_tracked.add_(1)
@@ -94,6 +125,12 @@ class BatchNorm(nn.Module):
             training=True, momentum=self.momentum, eps=self.eps,
         )  # fmt: skip
         return out.view(x.shape)
+
+    def _forward_all(self, x: Tensor) -> Tensor:
+        rows = x.reshape(1, -1, self.features)
+        mean, var = self._count(rows, *moments(rows), _lengths(rows, None))
+        scale = in_full(self.weight) * torch.rsqrt(var + self.eps)
+        return torch.addcmul(in_full(self.bias), rows - mean, scale).to(x.dtype).view(x.shape)
 
     def require_running(self, op: str) -> None:
         """Raises while training: a stream has no batch to take statistics from."""

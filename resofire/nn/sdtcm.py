@@ -180,7 +180,7 @@ class SDTCM(nn.Module):
             None if spatial.log_amplitude is None else spatial.log_amplitude.exp(), mean, inverse, keep, cu_seqlens,
             self.norm is not None and self.norm.training, 1 / (1 - self.dropout) if dropping else 1.0, neuron.reset,
             neuron.reset_gradient == "full", neuron.surrogate.name, neuron.surrogate.numbers, spatial.threshold,
-            spatial.surrogate.name, spatial.surrogate.numbers,
+            spatial.surrogate.name, spatial.surrogate.numbers, "" if self.norm is None else self.norm.group,
         )  # fmt: skip
         for i, each in enumerate((*neurons, spatial)):
             each._fired_rate(rates[i], u.numel())

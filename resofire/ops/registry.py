@@ -7,7 +7,8 @@ that can and should. The choice depends on the call alone, never on timing.
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -55,6 +56,7 @@ class _Op(NamedTuple):
 
 
 _OPS: dict[str, _Op] = {}
+_WATCHED: list[set[tuple[str, str]]] = []
 
 
 def _current(call: Call) -> str:
@@ -99,8 +101,26 @@ def nearest(word: object, valid: list[str]) -> str:
     return f"{', '.join(map(repr, valid))}" + (f" (did you mean {close[0]!r}?)" if close else "")
 
 
+@contextmanager
+def watching() -> Iterator[set[tuple[str, str]]]:
+    """Within, notes which backend each operator takes, as (operator, backend)."""
+    taken: set[tuple[str, str]] = set()
+    _WATCHED.append(taken)
+    try:
+        yield taken
+    finally:
+        _WATCHED.pop()
+
+
 def resolve(op: str, call: Any, backend: str) -> Backend:
     """The backend that runs this call: the named one, or for "auto" the first that can."""
+    found = _resolved(op, call, backend)
+    for taken in _WATCHED:
+        taken.add((op, found.name))
+    return found
+
+
+def _resolved(op: str, call: Any, backend: str) -> Backend:
     backends = _OPS[op].backends
     if backend == "auto":
         for candidate in backends.values():

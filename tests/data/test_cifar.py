@@ -179,7 +179,20 @@ def test_truncated_archives(small, ending, mode):
         scifar.load(small)
 
 
-def test_the_official_name_needs_the_official_checksum(small):
+def test_an_official_name_packed_anew(small):
     pack(small / "cifar10/cifar-10-binary.tar.gz", batches("bin")[0], "gz")
-    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz must have 170052171 bytes"):
+    scifar.load(small)
+
+
+def test_an_official_name_with_other_contents(small):
+    pack(small / "cifar10/cifar-10-binary.tar.gz", {"cifar-100-binary/train.bin": b"x"}, "gz")
+    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz must hold data_batch_1, .* got no data_batch_1"):
+        scifar.load(small)
+
+
+def test_a_truncated_official_file_says_what_was_expected(small):
+    place = small / "cifar10/cifar-10-binary.tar.gz"
+    pack(place, batches("bin")[0], "gz")
+    place.write_bytes(place.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"cannot be read, .*official file has 170052171 bytes, this one \d+"):
         scifar.load(small)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.io import loadmat, savemat
 
-from resofire.data import ecg
+from resofire.data import ecg, show
 from resofire.data.files import DataError
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
@@ -65,6 +65,9 @@ def test_small(small, ending):
 def test_unlabelled(small):
     assert (ecg.load(small, unlabelled="ignored")["train"].labels[:, -3:] == -100).all()
     assert (ecg.load(small)["train"].labels[:, -3:] == 0).all()
+    # Steps without a label are not counted.
+    figures = show.facts(ecg.load(small, unlabelled="ignored"))
+    assert sum(figures["splits"]["test"]["labels"]) == 3 * 1298
     with pytest.raises(ValueError, match="unlabelled must be one of first, ignored, got 'dropped'"):
         ecg.load(small, unlabelled="dropped")
 

@@ -1,6 +1,7 @@
 """Where raw files come from: found under any name and compression, downloaded and checked, refused in one sentence."""
 
 import bz2
+import concurrent.futures
 import functools
 import gzip
 import hashlib
@@ -13,7 +14,8 @@ import zipfile
 
 import pytest
 
-from resofire.data.files import DataError, Remote, Wanted, data_dir, locate, members, read
+from resofire.data import retrieval, speech
+from resofire.data.files import DataError, Remote, Wanted, data_dir, identity, locate, members, read
 
 CONTENTS = bytes(range(256)) * 2000
 
@@ -94,9 +96,37 @@ def test_a_truncated_archive_is_named(tmp_path):
         list(members(tmp_path / "things.tar.gz"))
 
 
-def test_what_may_not_be_downloaded_says_where_to_put_it(tmp_path):
-    with pytest.raises(DataError, match=r"set: pairs\.tsv .* put it into .*set or name its folder with --data-dir"):
-        locate(("set",), Wanted(("pairs.tsv",)), tmp_path)
+@pytest.mark.parametrize("kind", [".tar.gz", ".tar.xz"])
+def test_the_checksum_of_a_compression_is_checked(tmp_path, kind):
+    raw = archive(kind)
+    (tmp_path / f"things{kind}").write_bytes(raw[:-12] + bytes(12))
+    with pytest.raises(DataError, match="cannot be read, it is truncated or corrupt"):
+        list(members(tmp_path / f"things{kind}"))
+
+
+def test_what_is_no_archive_is_refused_in_one_line(tmp_path):
+    (tmp_path / "things.tar.gz").write_bytes(b"<html>not found</html>")
+    with pytest.raises(DataError, match=r"things\.tar\.gz cannot be read, .* not a tar or zip archive") as refused:
+        list(members(tmp_path / "things.tar.gz"))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_link_to_nowhere_does_no_harm(tmp_path):
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert identity(tmp_path)[1:3] == [1, 1]
+    assert list(members(tmp_path)) == [("file", b"x")]
+
+
+def test_what_we_do_not_download_says_where_to_get_it_and_put_it(tmp_path):
+    with pytest.raises(
+        DataError,
+        match=r"set: pairs\.tsv .* is not there: get it from the makers, put it into .*set or name its folder",
+    ):
+        locate(("set",), Wanted(("pairs.tsv",), source="the makers"), tmp_path)
+    for module in (speech, retrieval):
+        with pytest.raises(DataError, match=r"is not there: get it from .*https://github\.com/"):
+            module.load(tmp_path)
     with pytest.raises(DataError, match="--data-dir must be a folder, got"):
         data_dir(tmp_path / "nowhere")
 
@@ -110,9 +140,14 @@ class Server(http.server.SimpleHTTPRequestHandler):
         wanted = self.headers.get("Range")
         self.server.asked.append(wanted)
         first = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        if self.server.code is not None:
+            self.send_error(self.server.code)
+            return
         self.send_response(206 if wanted else 200)
+        if self.server.length is not None:
+            self.send_header("Content-Length", str(self.server.length - first))
         self.end_headers()
-        self.wfile.write(CONTENTS[first:])
+        self.wfile.write(CONTENTS[first : self.server.stop])
 
     def log_message(self, *_):
         pass
@@ -121,7 +156,7 @@ class Server(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture
 def server():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server)) as running:
-        running.asked = []
+        running.asked, running.code, running.length, running.stop = [], None, None, None
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
         yield running
@@ -150,6 +185,49 @@ def test_a_download_goes_on_where_it_stopped(server, tmp_path):
     part.write_bytes(CONTENTS[:1000])
     assert locate(("set",), Wanted(("file.bin",), remote=remote(server))).read_bytes() == CONTENTS
     assert server.asked == ["bytes=1000-"]
+
+
+@pytest.mark.parametrize("length", [None, len(CONTENTS)])
+def test_a_download_that_breaks_off_goes_on_the_next_time(server, length):
+    server.stop, server.length = 2000, length
+    wanted = Wanted(("file.bin",), remote=remote(server))
+    with pytest.raises(DataError, match=r"it stopped after 2000 of 512000 bytes"):
+        locate(("set",), wanted)
+    server.stop = None
+    assert locate(("set",), wanted).read_bytes() == CONTENTS
+    assert server.asked == [None, "bytes=2000-"]
+
+
+def test_another_file_is_not_downloaded_at_all(server, tmp_path):
+    server.length = 600
+    with pytest.raises(DataError, match=r"it must have 512000 bytes, got 600: another file"):
+        locate(("set",), Wanted(("file.bin",), remote=remote(server)))
+    assert list((tmp_path / "cache" / "downloads" / "set").iterdir()) == []
+
+
+def test_a_rest_that_is_refused_is_not_asked_for_again(server, tmp_path):
+    part = tmp_path / "cache" / "downloads" / "set" / "file.bin.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENTS[:1000])
+    server.code = 416
+    with pytest.raises(DataError, match="cannot be downloaded"):
+        locate(("set",), Wanted(("file.bin",), remote=remote(server)))
+    assert not part.exists()
+
+
+def test_two_downloads_at_once_do_not_mix(server):
+    wanted = Wanted(("file.bin",), remote=remote(server))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: locate(("set",), wanted), range(4)))
+    assert {file.read_bytes() for file in found} == {CONTENTS}
+    assert server.asked == [None]
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(server, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(DataError, match=r"cannot be written .* name another folder with RESOFIRE_CACHE"):
+        locate(("set",), Wanted(("file.bin",), remote=remote(server)))
 
 
 def test_a_wrong_download_is_refused_and_nothing_stays(server, tmp_path):

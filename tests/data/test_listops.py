@@ -88,6 +88,12 @@ def test_bytes(sets):
     assert digest.hexdigest() == "7d7f9c6f5929b6c4ee5c3d3f601c2370d6dd9b594b712de77d9767e7a735aa14"
 
 
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True])
+def test_wrong_workers(workers):
+    with pytest.raises(ValueError, match="workers must be a positive whole number, got"):
+        listops.generate(0, (1, 1, 1), workers=workers)
+
+
 def test_workers_do_not_matter(sets):
     for one, two in zip(sets, listops.generate(0, SIZES, workers=2), strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))

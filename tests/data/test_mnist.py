@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import os
 import zipfile
 from pathlib import Path
 
@@ -45,10 +46,12 @@ def write(folder, name, raw, ending):
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """Sets of 60 and 20 images, whose official names bear no checksums; returns what writes them."""
+    """Sets of 60 and 20 images; returns what writes them."""
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(idx, "SIZES", {"train": 60, "t10k": 20})
     monkeypatch.setattr(idx, "VALIDATION", 10)
+    for module in (smnist, psmnist, fashion):
+        monkeypatch.setattr(module, "FIRST", (0, 7, 4))
 
     def files(ending="", folder="mnist", dot=False):
         mark = "." if dot else "-"
@@ -95,8 +98,17 @@ def test_real_permuted(mnist, number, name):
 @real
 def test_real_mnist_is_not_taken_for_fashion(tmp_path, monkeypatch):
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte.gz must have 26421880 bytes"):
+    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte.gz must begin with the labels 9 0 0 .* got 5 0 4"):
         fashion.load(REAL / "mnist")
+
+
+@real
+def test_real_packed_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+    for file in (REAL / "mnist").iterdir():
+        raw = gzip.decompress(file.read_bytes())
+        (tmp_path / file.name).write_bytes(gzip.compress(raw, 1 if "labels" in file.name else 0))
+    assert len(smnist.load(tmp_path)["test"]) == 10_000
 
 
 def test_bitrev():
@@ -139,17 +151,49 @@ def test_a_sub_folder_goes_before_the_folder(small):
     assert len(fashion.load(folder)["train"]) == 50
 
 
-def test_an_official_name_needs_the_official_checksum(small):
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte.gz must have 9912422 bytes"):
-        smnist.load(small(".gz"))
+def test_an_official_name_with_other_contents(small, monkeypatch):
+    folder = small(".gz")
+    assert len(smnist.load(folder)["test"]) == 20
+    monkeypatch.setattr(idx, "SIZES", {"train": 60, "t10k": 21})
+    (folder / "mnist/t10k-labels-idx1-ubyte.gz").touch()
+    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte.gz must hold 21 × 28 × 28 images, got 20"):
+        smnist.load(folder)
 
 
-def test_fashion_is_not_taken_for_mnist(small):
+def test_a_truncated_official_file_says_what_was_expected(small):
+    folder = small(".gz")
+    os.truncate(folder / "mnist/train-labels-idx1-ubyte.gz", 20)
+    with pytest.raises(
+        DataError, match=r"train-labels-idx1-ubyte.gz cannot be read, .* official file has 28881 bytes, this one 20\)"
+    ):
+        smnist.load(folder)
+
+
+def test_another_set_is_not_taken_for_mnist(small):
     folder = small()
     raw = labels(60)
-    (folder / "mnist/train-labels-idx1-ubyte").write_bytes(raw[:8] + bytes(smnist.FASHION[1]) + raw[18:])
-    with pytest.raises(DataError, match="train-labels-idx1-ubyte must be of mnist, got Fashion-MNIST"):
+    (folder / "mnist/train-labels-idx1-ubyte").write_bytes(raw[:8] + bytes([8, 7, 0]) + raw[11:])
+    with pytest.raises(DataError, match="train-labels-idx1-ubyte must begin with the labels 0 7 4 of mnist, got 8 7 0"):
         smnist.load(folder)
+
+
+def no_network(*_):
+    raise DataError("no network")
+
+
+def test_prepared_files_that_are_gone_are_not_missed(small, monkeypatch):
+    folder = small()
+    first = smnist.load(folder)["test"].labels.tolist()
+    file, *others = (folder / "mnist").iterdir()
+    for each in others:
+        each.unlink()
+    # What is there in part is not passed over in silence.
+    monkeypatch.setattr("resofire.data.download.fetch", no_network)
+    with pytest.raises(DataError, match="no network"):
+        smnist.load(folder)
+    file.unlink()
+    assert smnist.load(folder)["test"].labels.tolist() == first
+    assert psmnist.load()["test"].labels.tolist() == first
 
 
 @pytest.mark.parametrize(

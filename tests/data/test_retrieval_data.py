@@ -34,7 +34,7 @@ def write(tmp_path, monkeypatch):
 @pytest.mark.parametrize("ending", PACK)
 @pytest.mark.parametrize("folder", ["retrieval", "aan", ".", "lra_release/lra_release/tsv_data"])
 def test_pairs(write, ending, folder):
-    task = retrieval.load(write(ending, folder))
+    task = retrieval.load(write(ending, folder), sizes=(3, 1, 2))
     assert (task.kind, task.classes, task.pairs) == ("tokens", 2, True)
     assert {name: len(split) for name, split in task.splits.items()} == {"train": 3, "validation": 1, "test": 2}
     assert task.symbols[:5] == ("<pad>", "<unk>", "<eos>", "a", "b")
@@ -51,7 +51,7 @@ def test_pairs(write, ending, folder):
 
 
 def test_cut_then_end(write):
-    task = retrieval.load(write(test=["1\tA\tB\t" + "ab" * 3000 + "\t" + "a" * 3999]))
+    task = retrieval.load(write(test=["1\tA\tB\t" + "ab" * 3000 + "\t" + "a" * 3999]), sizes=None)
     assert task["test"].lengths.tolist() == [[4000, 4000]]
     assert task["test"].stored[3999] == task["test"].stored[7999] == 2
 
@@ -68,7 +68,7 @@ def test_cut_then_end(write):
 )
 def test_wrong_lines(write, lines, said):
     with pytest.raises(DataError, match=rf"new_aan_pairs.test.tsv,? {said}"):
-        retrieval.load(write(test=lines))
+        retrieval.load(write(test=lines), sizes=None)
 
 
 def test_truncated(write, tmp_path):
@@ -76,10 +76,31 @@ def test_truncated(write, tmp_path):
     file = folder / "retrieval/new_aan_pairs.eval.tsv.gz"
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(DataError, match=r"new_aan_pairs.eval.tsv.gz cannot be read"):
-        retrieval.load(folder)
+        retrieval.load(folder, sizes=None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, r"new_aan_pairs.train.tsv must hold 147086 pairs, got 3: it is truncated or another file"),
+        ({"sizes": (3, 1, 3)}, r"new_aan_pairs.test.tsv must hold 3 pairs, got 2"),
+    ],
+    ids=["official", "given"],
+)
+def test_wrong_counts(write, settings, said):
+    with pytest.raises(DataError, match=said):
+        retrieval.load(write(), **settings)
+
+
+@pytest.mark.parametrize("sizes", [3, (1, 2), (1, 2, "3")], ids=str)
+def test_wrong_sizes(sizes):
+    with pytest.raises(ValueError, match="sizes must be three numbers, of train, validation and test, or None, got"):
+        retrieval.load(sizes=sizes)
 
 
 def test_not_there_says_what_to_put_where(tmp_path, monkeypatch):
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(DataError, match=r"new_aan_pairs.train.tsv .* is not there, .* put it into .*retrieval"):
+    with pytest.raises(
+        DataError, match=r"new_aan_pairs.train.tsv .* is not there: .* may not .* put it into .*retrieval"
+    ):
         retrieval.load(tmp_path)

@@ -95,6 +95,7 @@ def test_the_folder_itself(folder, inner):
         (wav([1, 2, 3])[:-3], "must"),
         (wav([]), "must hold 0 samples, got 0"),
         (b"RIFF", "must be a wav file"),
+        (wav([1, 2])[:16] + b"\xff\xff\xff\x7f" + wav([1, 2])[20:], "must be a wav file"),
         (b"", "must be a wav file"),
     ],
 )

@@ -1,5 +1,6 @@
 """Prepared data on disk: made once, whole or not at all, by one process at a time."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from resofire.data import store
-from resofire.data.store import cache_dir, prepared
+from resofire.data.store import DataError, cache_dir, earlier, prepared
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +73,44 @@ def test_an_interrupted_preparation_leaves_nothing_that_counts():
         prepared("set", {"version": 1}, stop)
     assert [each for each in cache_dir().iterdir() if each.is_dir()] == []
     assert prepared("set", {"version": 1}, make)[0]["x"].shape == (1000,)
+
+
+def test_the_folder_may_be_named_from_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RESOFIRE_CACHE", "~/mine")
+    assert cache_dir() == tmp_path / "mine"
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(
+        DataError, match=r"file/cache cannot be written \(.*\): name another folder with RESOFIRE_CACHE"
+    ):
+        prepared("set", {"version": 1}, make)
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_stays(monkeypatch):
+    def full(file, array):
+        file.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+        prepared("set", {"version": 1}, make)
+    assert [each.suffix for each in cache_dir().iterdir()] == [".lock"]
+
+
+def test_an_earlier_set_is_the_newest_of_the_same_settings():
+    for number, when in ((1, 30), (2, 50), (3, 40)):
+        prepared("set", {"version": 1, "sources": [number]}, lambda number=number: ({}, {"number": number}))
+        (found,) = [
+            each for each in cache_dir().glob("set-*/manifest.json") if f'"number": {number}' in each.read_text()
+        ]
+        os.utime(found, (when, when))
+    assert earlier("set", {"version": 1}) == ({}, {"number": 2})
+    assert earlier("set", {"version": 2}) is None
+    assert earlier("other", {"version": 1}) is None
 
 
 def _prepare_slowly(folder, marks, barrier):

@@ -1,10 +1,13 @@
 """Splits give batches: fixed or packed, in an order that a seed decides, scaled as they are made."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 import torch
 
-from resofire.data.show import facts, picture, report
+from resofire.data import load
+from resofire.data.show import facts, picture, report, spread
 from resofire.data.task import Form, Split, Task, shuffled
 
 
@@ -18,6 +21,11 @@ def packed(pairs=False, per_step=False):
     labels = np.arange(9) if per_step else np.array([1, 0]) if pairs else np.array([1, 0, 1, 0])
     stored = np.arange(9, dtype=np.uint16)
     return Split(stored, labels, kind="tokens", form=Form(), bounds=bounds, pairs=pairs, per_step=per_step)
+
+
+def test_a_task_is_called_what_it_was_asked_for_as(tmp_path, monkeypatch):
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
+    assert load("listops-lra", sizes=(2, 1, 1)).name == "listops-lra"
 
 
 def test_fixed_batches_in_the_stored_order():
@@ -76,6 +84,86 @@ def test_the_order_is_the_seeds_and_the_epochs():
     assert shuffled(8, 3, 1).tolist() == [1, 3, 6, 0, 7, 2, 4, 5]
 
 
+def shares(split, size, world, **options):
+    """The labels of each batch's shares."""
+    walks = [split.batches(size, rank=rank, world=world, **options) for rank in range(world)]
+    return [[batch.labels.flatten().tolist() for batch in parts] for parts in zip(*walks, strict=True)]
+
+
+def test_shares_of_one_length_are_stretches_of_the_batch():
+    assert shares(fixed(), 7, 3) == [[[0, 1, 2], [3, 4], [5, 6]], [[7], [8], [9]]]
+    assert shares(fixed(), 8, 4, start=1) == [[[8], [9], [], []]]
+    whole = [batch.labels.tolist() for batch in fixed(count=50).batches(9, seed=2, epoch=3)]
+    assert [list(chain(*parts)) for parts in shares(fixed(count=50), 9, 4, seed=2, epoch=3)] == whole
+
+
+def lengthy(lengths, **settings):
+    """Packed sequences, each one's label its number."""
+    bounds = np.cumsum([0, *lengths])
+    stored, labels = np.arange(bounds[-1]), np.arange(len(lengths) // (2 if settings.get("pairs") else 1))
+    return Split(stored, labels, kind="tokens", form=Form(), bounds=bounds, **settings)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "wanted"),
+    [
+        ([3, 9, 4, 4, 2], [[1, 4], [0, 2, 3]]),  # 9 | 4 4 3, then 2 to the lighter
+        ([5, 5, 5, 5], [[0, 2], [1, 3]]),
+        ([7, 0, 0], [[0], [1, 2]]),
+        ([0, 0], [[0], [1]]),
+        ([6], [[0], []]),
+    ],
+    ids=str,
+)
+def test_packed_shares_weigh_the_same(lengths, wanted):
+    assert shares(lengthy(lengths), 9, 2) == [wanted]
+
+
+def test_packed_shares_are_the_batch():
+    lengths = np.random.RandomState(1).randint(0, 50, 48)
+    split = lengthy(lengths)
+    batches = split.batches(12, seed=4)
+    for batch, parts in zip(batches, shares(split, 12, 5, seed=4), strict=True):
+        order = batch.labels.tolist()
+        assert sorted(chain(*parts)) == sorted(order)
+        for part in parts:
+            assert part
+            assert part == sorted(part, key=order.index)
+        # The heaviest share has its last sequence from when it was the lightest.
+        loads = [int(lengths[part].sum()) for part in parts]
+        assert max(loads) - min(loads) <= max(lengths[order])
+
+
+def test_shares_keep_pairs_together():
+    split = lengthy([1, 1, 4, 5, 3, 3, 0, 1], pairs=True)
+    assert shares(split, 4, 2) == [[[1], [0, 2, 3]]]
+    first, second = (next(split.batches(4, rank=rank, world=2)) for rank in range(2))
+    assert first.cu_seqlens.tolist() == [0, 4, 9]
+    assert second.cu_seqlens.tolist() == [0, 1, 2, 5, 8, 8, 9]
+    assert first.x.flatten().tolist() == list(range(2, 11))
+
+
+def test_a_share_may_be_empty():
+    batch = next(packed(per_step=True).batches(1, rank=1, world=2))
+    assert (batch.x.shape, batch.labels.shape, batch.cu_seqlens.tolist()) == ((1, 0), (1, 0), [0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"world": 0}, "world must be a positive whole number, got 0"),
+        ({"world": True}, "world must be a positive whole number, got True"),
+        ({"rank": 2, "world": 2}, "rank must be a whole number from 0 to world - 1 = 1, got 2"),
+        ({"rank": -1, "world": 2}, "rank must be a whole number from 0 to world - 1 = 1, got -1"),
+        ({"rank": 0.0}, "rank must be a whole number from 0 to world - 1 = 0, got 0.0"),
+    ],
+    ids=str,
+)
+def test_a_wrong_share_is_named(options, message):
+    with pytest.raises(ValueError, match=f"batches: {message}"):
+        next(fixed().batches(4, **options))
+
+
 @pytest.mark.parametrize("size", [0, -1, 2.5, True])
 def test_a_wrong_size_is_named(size):
     with pytest.raises(ValueError, match="batches: size must be a positive whole number, got"):
@@ -88,10 +176,16 @@ def test_facts_report_and_picture():
     assert facts(task)["splits"]["train"]["labels"] == [1] * 10
     text = report(task)
     assert "things: values in 1 channel(s), 10 classes" in text
-    assert "train[2] label 2: 0.21" in text
+    assert "train[6] label 6: 0.62" in text
     assert picture(task).size == (800, 224)
     words = Task("words", "tokens", 2, {"train": packed()}, vocabulary=9, symbols=tuple("abcdefghi"))
     assert "train[0] label 1: 'abc'" in report(words)
     assert picture(words).size[0] == 800
     with pytest.raises(KeyError, match="words: split must be one of train, got 'test'"):
         words["test"]
+
+
+def test_samples_that_are_shown_come_from_all_over():
+    assert spread(100, 4) == [0, 25, 50, 75]
+    assert spread(3, 4) == [0, 1, 2]
+    assert spread(0, 3) == spread(5, 0) == []

@@ -164,7 +164,20 @@ def test_truncated(small, name, mode):
         text.load(small)
 
 
-def test_the_official_name_needs_the_official_checksum(small):
+def test_an_official_name_packed_anew(small):
     pack(small / "imdb/aclImdb_v1.tar.gz", reviews(), "gz")
-    with pytest.raises(DataError, match=r"aclImdb_v1.tar.gz must have 84125825 bytes"):
+    text.load(small)
+
+
+def test_an_official_name_with_other_contents(small):
+    pack(small / "imdb/aclImdb_v1.tar.gz", {"aclImdb/train/pos/0_9.txt": b"x"}, "gz")
+    with pytest.raises(DataError, match=r"aclImdb_v1.tar.gz must hold .* reviews in train/neg, got 0"):
+        text.load(small)
+
+
+def test_a_truncated_official_file_says_what_was_expected(small):
+    place = small / "imdb/aclImdb_v1.tar.gz"
+    pack(place, reviews(), "gz")
+    place.write_bytes(place.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"cannot be read, .*official file has 84125825 bytes, this one \d+"):
         text.load(small)

@@ -45,6 +45,7 @@ class Block(NamedTuple):
     threshold: float  # of the spatial neuron
     channel_surrogate: str
     channel_numbers: Sequence[float]
+    group: str  # of processes whose time steps mean and inverse are also those of; "" for none
 
 
 TENSORS = 14  # so many of them are tensors, and come first
@@ -88,6 +89,7 @@ def block(
     threshold: float,
     channel_surrogate: str,
     channel_numbers: Sequence[float],
+    group: str = "",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """U⁺ like u; the fire rates [K + 1] of the temporal neurons and the spatial one, float64; and what is `Kept`.
 
@@ -96,7 +98,7 @@ def block(
         Block(
             u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
             channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale, reset, full, token_surrogate,
-            token_numbers, threshold, channel_surrogate, channel_numbers,
+            token_numbers, threshold, channel_surrogate, channel_numbers, group,
         )
     )  # fmt: skip
 
@@ -147,12 +149,13 @@ def block_backward(
     threshold: float,
     channel_surrogate: str,
     channel_numbers: Sequence[float],
+    group: str = "",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of what `Block` lists down to the amplitudes; zeros for what is not there, and for V."""
     given = Block(
         u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
         channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale, reset, full, token_surrogate,
-        token_numbers, threshold, channel_surrogate, channel_numbers,
+        token_numbers, threshold, channel_surrogate, channel_numbers, group,
     )  # fmt: skip
     return _host().backward(given, Kept(r, token_bits, channel_bits, checkpoints), grad, grad_rates)
 

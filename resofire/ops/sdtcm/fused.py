@@ -205,8 +205,8 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
     grad_channel, grad_channel_bias = untiled(channel_sums, 1, lanes, lanes)
     by_neuron = torch.from_numpy(sums.sum(2)[..., :lanes])
     grad_coefficients, grad_gamma, grad_beta = _through_current(by_neuron, given.coefficients, walk.norm)
-    if given.training and given.gamma is not None and steps:
-        _through_statistics(x, u, grad_gamma, grad_beta, walk.norm)
+    if given.training and given.gamma is not None and (steps or given.group):
+        _through_statistics(x, u, grad_gamma, grad_beta, walk.norm, given.group)
     return (
         x.view(u.shape), grad_coefficients, grad_gamma.to(u.dtype), grad_beta.to(u.dtype), grad_token * token_factor,
         grad_token_bias * given.keep_scale, grad_channel * channel_factor, grad_channel_bias * given.keep_scale,
@@ -228,8 +228,24 @@ def _through_current(sums: Tensor, coefficients: Tensor, norm: Tensor) -> tuple[
     return grads, sums[:, 2].sum(0), sums[:, 1].sum(0)
 
 
-def _through_statistics(x: Tensor, u: Tensor, grad_gamma: Tensor, grad_beta: Tensor, norm: Tensor) -> None:
-    """Adds to the gradient of u what mean and variance contribute: -γ inv (∂β + x̂ ∂γ) / steps."""
+def _through_statistics(x: Tensor, u: Tensor, grad_gamma: Tensor, grad_beta: Tensor, norm: Tensor, group: str) -> None:
+    """Adds to the gradient of u what mean and variance contribute: -γ inv (∂β + x̂ ∂γ) / steps.
+
+    Where other processes share the statistics, ∂γ, ∂β and steps in there are the sums over all of them."""
     inverse, off, gamma, _ = norm.double()
-    scale = -gamma * inverse / x.shape[0]
+    steps = torch.full_like(gamma, x.shape[0])
+    if group:
+        grad_gamma, grad_beta, steps = _over_processes(torch.stack((grad_gamma, grad_beta, steps)), group)
+    if x.shape[0] == 0:
+        return
+    scale = -gamma * inverse / steps
     add_affine(x, u, scale * (grad_beta + off * grad_gamma), scale * inverse * grad_gamma)
+
+
+def _over_processes(sums: Tensor, group: str) -> Tensor:
+    """Sums over all processes of a group. Imported here, as torch can be built without it."""
+    from torch._C._distributed_c10d import _resolve_process_group
+
+    found = _resolve_process_group(group)  # type: ignore[arg-type] # torch has a name for such strings
+    torch.distributed.all_reduce(sums, group=found)
+    return sums

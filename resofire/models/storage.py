@@ -1,0 +1,145 @@
+"""Networks on disk: weights as safetensors, the config as JSON. No code runs when one is read.
+
+model.safetensors    the weights; its header holds the config as well, so that the file alone is enough
+config.json          the same config, for people
+"""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from ..nn import LIFConfig, PRFConfig
+from ..ops import Surrogate
+from ..ops.surrogate import surrogate_from
+from .classifier import ClassifierConfig
+from .config import NetworkConfig
+from .feedforward import FeedforwardConfig
+from .network import Network
+from .retrieval import RetrievalConfig
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+CONFIGS = {kind.__name__: kind for kind in (ClassifierConfig, RetrievalConfig, FeedforwardConfig, PRFConfig, LIFConfig)}
+
+
+class StorageError(ValueError):
+    """A file that cannot be used. Its text is one sentence that names it."""
+
+
+def to_json(value: Any) -> Any:
+    """A config as plain values; a dataclass says its `kind`."""
+    if isinstance(value, Surrogate):
+        return {"kind": "Surrogate", "name": value.name, "numbers": value.numbers}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"kind": type(value).__name__, **fields}
+    if isinstance(value, tuple | list):
+        return [to_json(each) for each in value]
+    if isinstance(value, dict):
+        return {key: to_json(each) for key, each in value.items()}
+    return value
+
+
+def from_json(value: Any, kinds: dict[str, Any] = CONFIGS) -> Any:
+    """The config that `to_json` was given; ValueError or TypeError if it is none. Lists come back as tuples."""
+    if isinstance(value, list):
+        return tuple(from_json(each, kinds) for each in value)
+    if not isinstance(value, dict):
+        return value
+    given = {key: from_json(each, kinds) for key, each in value.items() if key != "kind"}
+    kind = value.get("kind")
+    if kind is None:
+        return given
+    if kind == "Surrogate":
+        try:
+            return surrogate_from(given["name"], list(given["numbers"]))
+        except (KeyError, TypeError):
+            raise ValueError(f"surrogate {given.get('name')!r} is not known") from None
+    if kind not in kinds:
+        raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
+    known = {field.name for field in dataclasses.fields(kinds[kind])}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{kind} has no setting {name!r}")
+    return kinds[kind](**given)
+
+
+def save(model: Network, folder: str | os.PathLike[str]) -> Path:
+    """Writes a network into a folder, each file whole or not at all; gives the file of its weights."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    described = to_json(model.config)
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    header = {"format": "resofire", "config": json.dumps(described)}
+    replace(folder / CONFIG, (json.dumps(described, indent=2) + "\n").encode())
+    replace(folder / WEIGHTS, safetensors.torch.save(weights, header))
+    return folder / WEIGHTS
+
+
+def load(path: str | os.PathLike[str]) -> Network:
+    """The network in a run folder or a file of weights, ready to be used (`.eval()`)."""
+    from . import build
+
+    file = Path(path)
+    if file.is_dir():
+        file = file / WEIGHTS
+    if not file.is_file():
+        raise StorageError(f"load: path must be a run folder or a file of weights, got {file}, which is not there")
+    config, weights = _read(file)
+    with torch.device("meta"):
+        model = build(config)
+    wanted = model.state_dict()
+    for name in (*wanted, *weights):
+        if name not in weights or name not in wanted:
+            has = "lacks" if name in wanted else "has, against its config,"
+            raise StorageError(f"{file} {has} the tensor {name}")
+        value, like = weights[name], wanted[name]
+        if value.shape != like.shape or (value.dtype.is_floating_point != like.dtype.is_floating_point):
+            raise StorageError(f"{file}: {name} must be {list(like.shape)}, got {value.dtype} {list(value.shape)}")
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            raise StorageError(f"{file}: {name} must be finite, got NaN or Inf")
+    model.load_state_dict(weights, assign=True)
+    return model.eval()
+
+
+def _read(file: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:
+    try:
+        with safetensors.safe_open(file, "pt") as held:
+            header = held.metadata() or {}
+            weights = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118 - it is no dict
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise StorageError(f"{file} cannot be read, it is truncated or corrupt: {error}") from None
+    beside = file.with_name(CONFIG)
+    try:
+        text = header["config"] if "config" in header else beside.read_text()
+        config = from_json(json.loads(text))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise StorageError(f"{file} has no usable config in its header or in {beside}: {error}") from None
+    if not isinstance(config, NetworkConfig):
+        raise StorageError(f"{file} must hold the config of a network, got {type(config).__name__}")
+    return config, weights
+
+
+def replace(file: Path, data: bytes) -> None:
+    """Puts a file in place whole: it is on the disk before it gets its name, and an old one stays until then."""
+    rough = file.with_name(f".{file.name}.part")
+    try:
+        with rough.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        rough.replace(file)
+    except BaseException:
+        rough.unlink(missing_ok=True)
+        raise
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

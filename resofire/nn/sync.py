@@ -1,0 +1,119 @@
+"""One batch over several processes: what must be known of all of it, all of them take from all of them.
+
+A batch norm's statistics and the fire rates of a penalty belong to the whole batch. `synchronise` tells a model that
+the batch is shared out over a group of processes; then these are the whole batch's, in forward and backward, and
+training follows the curve of one process. All processes must take part in every step of training, forward and
+backward. Outside of training none waits for another.
+
+The gradients are those of the sum of all processes' losses. Data parallel training takes the mean of the gradients,
+so a process gives its samples' losses · processes / samples of all, and a penalty of the whole batch as it is.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from .neuron import FireRates
+
+
+class Synchronised(nn.Module):
+    """A module that in training looks at the whole batch.
+
+    `group` names the processes that share it, "" for this one alone. A name, unlike the group itself, can be copied,
+    pickled and given to an operator.
+    """
+
+    group: str = ""
+
+
+def synchronise(model: nn.Module, group: Any = None) -> None:
+    """Has a model train on a batch that is shared out over the processes of a torch.distributed group (None: all)."""
+    name = _name("synchronise", group)
+    for module in model.modules():
+        if isinstance(module, Synchronised):
+            module.group = name
+
+
+def summed(x: Tensor, group: Any = None) -> Tensor:
+    """The sum of x over the processes of a group or its name (None: all); the gradient is summed over them likewise."""
+    return _summed(x, group if isinstance(group, str) else _name("summed", group))
+
+
+@torch.library.custom_op("resofire::summed", mutates_args=())
+def _summed(x: Tensor, group: str) -> Tensor:
+    total = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=_resolve(group))
+    return total
+
+
+@_summed.register_fake
+def _(x: Tensor, group: str) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, str], output: Tensor) -> None:
+    ctx.group = inputs[1]
+
+
+def _pull_back(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return _summed(grad, ctx.group), None
+
+
+_summed.register_autograd(_pull_back, setup_context=_save)
+
+
+@torch.library.custom_op("resofire::gathered", mutates_args=())
+def gathered(x: Tensor, group: str) -> Tensor:
+    """x of all processes of a group, given by its name, [processes, *x.shape] in the order of their ranks."""
+    found = _resolve(group)
+    rows = x.new_zeros((found.size(), *x.shape))
+    rows[found.rank()] = x
+    # A sum of one x and zeros is exact, so that all processes get the same bits.
+    dist.all_reduce(rows, group=found)
+    return rows
+
+
+@gathered.register_fake
+def _(x: Tensor, group: str) -> Tensor:
+    return x.new_empty((_resolve(group).size(), *x.shape))
+
+
+def _own_row(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return _summed(grad, ctx.group)[_resolve(ctx.group).rank()], None
+
+
+gathered.register_autograd(_own_row, setup_context=_save)
+
+
+def summed_rates(rates: FireRates, group: str) -> dict[str, Tensor]:
+    """The fire rates over all processes, like `FireRates.tensors`."""
+    if not rates._fired:
+        return {}
+    fired = torch.stack(list(rates._fired.values()))
+    seen = fired.new_tensor([rates._seen[name] for name in rates._fired])
+    fired, seen = summed(torch.stack((fired, seen)), group)
+    return dict(zip(rates._fired, (fired / seen.clamp(min=1)).unbind(), strict=True))
+
+
+def _name(op: str, group: Any) -> str:
+    if not dist.is_available() or not dist.is_initialized():
+        raise RuntimeError(f"{op}: torch.distributed must be initialised first (torch.distributed.init_process_group)")
+    found = dist.group.WORLD if group is None else group
+    if not isinstance(found, dist.ProcessGroup):
+        raise ValueError(f"{op}: group must be None or a process group that this process is in, got {group!r}")
+    return found.group_name
+
+
+def _resolve(group: str) -> Any:
+    # Imported here, as torch can be built without it.
+    from torch._C._distributed_c10d import _resolve_process_group
+
+    try:
+        return _resolve_process_group(group)  # type: ignore[arg-type] # torch has a name for such strings
+    except RuntimeError:
+        raise RuntimeError(
+            f"the model was synchronised over process group {group!r}, which is not there now: initialise "
+            f"torch.distributed and call synchronise again"
+        ) from None

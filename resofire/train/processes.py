@@ -1,0 +1,13 @@
+"""Which process of a distributed run this is, told by the environment before anything is set up."""
+
+import os
+
+
+def rank() -> int:
+    """Among the processes of all machines. torchrun sets RANK; Lightning, which starts those of one, LOCAL_RANK."""
+    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0)))
+
+
+def world(devices: int) -> int:
+    """How many processes there are on all machines: as torchrun says, or one for each device."""
+    return int(os.environ.get("WORLD_SIZE", devices))
