@@ -19,7 +19,8 @@ __all__ = ["Listener", "Trainee", "fit"]
 def fit(trainee: Trainee, task: Task, devices: int) -> None:
     """Trains to the last step of the plan."""
     config, plan, count = trainee.config, trainee.plan, world(devices)
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     training = Training(task.splits["train"], config, plan, trainee.step, rank(), count)
     watching = Watching(task.splits[config.select], config.batch, rank(), count)
     accelerator = "gpu" if torch.cuda.is_available() else "cpu"

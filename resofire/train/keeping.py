@@ -63,7 +63,7 @@ class Keeping:
                 "average": None if run.average is None else run.average.model.state_dict(),
                 "optimiser": run.optimiser_state(),
                 "best": self.best,
-                "seconds": self.logs.elapsed(),
+                "logs": self.logs.state(),
             }
             checkpoints.write(self.run, state)
         self._last = time.monotonic()

@@ -8,7 +8,7 @@ import io
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensorboardX.proto import event_pb2, summary_pb2
 from tensorboardX.record_writer import RecordWriter
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from .module import Figures, Trainee
 
 FILE = "metrics.csv"
-COLUMNS = ("step", "epoch", "split", "loss", "accuracy", "fire_rate", "lr", "gradient", "tokens", "seconds")
+MEANS = ("loss", "accuracy", "fire_rate", "lr", "gradient")
+COLUMNS = ("step", "epoch", "split", *MEANS, "tokens", "seconds")
 
 
 class Logs:
     """Training figures are the means of the steps since the last row, one row every `every` steps."""
 
-    def __init__(self, run: Path, step: int = 0, seconds: float = 0.0, every: int = 20) -> None:
+    def __init__(self, run: Path, step: int = 0, state: dict[str, Any] | None = None, every: int = 20) -> None:
         self.file, self.every = run / FILE, every
-        self.seconds, self._begun = seconds, time.monotonic()
-        self._since: list[Figures] = []
+        self._begun = time.monotonic()
+        self._seconds: float = 0.0 if state is None else state["seconds"]
+        self._since: list[list[float]] = [] if state is None else list(state["since"])
         _cut(self.file, step)
         folder = run / "tensorboard"
         folder.mkdir(exist_ok=True)
@@ -40,20 +42,22 @@ class Logs:
 
     def elapsed(self) -> float:
         """Seconds of training, those before an interruption included."""
-        return self.seconds + time.monotonic() - self._begun
+        return self._seconds + time.monotonic() - self._begun
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: the time, and the steps of the row to come."""
+        return {"seconds": self.elapsed(), "since": self._since}
 
     def started(self, run: "Trainee") -> None:
         self._begun = time.monotonic()
 
     def trained(self, run: "Trainee", figures: "Figures", stop: bool) -> None:
-        self._since.append(figures)
+        self._since.append([getattr(figures, name) for name in (*MEANS, "tokens")])
         if run.step % self.every == 0 or run.step == run.plan.stop(run.step - 1):
-            rows, self._since = self._since, []
-            means = {
-                name: sum(getattr(row, name) for row in rows) / len(rows)
-                for name in ("loss", "accuracy", "fire_rate", "lr", "gradient")
-            }
-            self._row(run, "train", {**means, "tokens": sum(row.tokens for row in rows)})
+            *sums, tokens = (sum(column) for column in zip(*self._since, strict=True))
+            means = {name: total / len(self._since) for name, total in zip(MEANS, sums, strict=True)}
+            self._since = []
+            self._row(run, "train", {**means, "tokens": tokens})
 
     def validated(self, run: "Trainee", score: Score, stop: bool) -> None:
         self._row(run, run.config.select, {"loss": score.mean_loss, "accuracy": score.accuracy})

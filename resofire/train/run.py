@@ -110,12 +110,12 @@ def _run(config: RunConfig, task: Task, folder: Path, devices: int, state: dict[
         sample = next(iter(task.splits["train"].batches(min(2, len(task.splits["train"])))))
         described = manifest(config, model, sample, devices)
         replace(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
-    step, best, seconds = 0, None, 0.0
+    step, best = 0, None
     if state is not None:
         model.load_state_dict(state["model"])
-        step, best, seconds = state["step"], state["best"], state["seconds"]
+        step, best = state["step"], state["best"]
     with _locked(folder) if first else _nothing(), signals_restored():
-        logs = Logs(folder, step, seconds) if first else None
+        logs = Logs(folder, step, state and state["logs"]) if first else None
         keeping = Keeping(folder, logs, best, config.checkpoint_minutes)
         progress = Progress(config, plan, step) if first else None
         listeners: list[Listener] = [each for each in (logs, progress, keeping) if each is not None]

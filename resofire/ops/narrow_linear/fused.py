@@ -35,4 +35,5 @@ def backward(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     rest = (x.contiguous().view(-1).numpy(), inputs, grad.contiguous().view(-1).numpy(), columns)
     share_out(lambda span: kernel(*span[1], *rest, sums[span[0]].reshape(-1)), spans, threads)
     total = torch.from_numpy(sums.sum(0)[:, :columns]).to(x.dtype)
-    return total[1:].t().contiguous(), total[0].clone()
+    # Strides as a parameter has them, also where there is one column: DDP looks at them.
+    return total[1:].t().clone(memory_format=torch.contiguous_format), total[0].clone()
