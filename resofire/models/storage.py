@@ -18,13 +18,15 @@ from ..nn import LIFConfig, PRFConfig
 from ..ops import Surrogate
 from ..ops.surrogate import surrogate_from
 from .classifier import ClassifierConfig
-from .config import NetworkConfig
+from .config import EncoderConfig, NetworkConfig
 from .feedforward import FeedforwardConfig
 from .network import Network
 from .retrieval import RetrievalConfig
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+# What a network's weights may be; whole numbers are as the network has them.
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CONFIGS = {kind.__name__: kind for kind in (ClassifierConfig, RetrievalConfig, FeedforwardConfig, PRFConfig, LIFConfig)}
 
 
@@ -61,7 +63,7 @@ def from_json(value: Any, kinds: dict[str, Any] = CONFIGS) -> Any:
             return surrogate_from(given["name"], list(given["numbers"]))
         except (KeyError, TypeError):
             raise ValueError(f"surrogate {given.get('name')!r} is not known") from None
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
     known = {field.name for field in dataclasses.fields(kinds[kind])}
     for name in given:
@@ -73,10 +75,14 @@ def from_json(value: Any, kinds: dict[str, Any] = CONFIGS) -> Any:
 def save(model: Network, folder: str | os.PathLike[str]) -> Path:
     """Writes a network into a folder, each file whole or not at all; gives the file of its weights."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     described = to_json(model.config)
+    try:
+        from_json(described)
+    except (ValueError, TypeError) as error:
+        raise StorageError(f"save: {folder / CONFIG} could not be read again: {_sentence(error)}") from None
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     header = {"format": "resofire", "config": json.dumps(described)}
+    folder.mkdir(parents=True, exist_ok=True)
     replace(folder / CONFIG, (json.dumps(described, indent=2) + "\n").encode())
     replace(folder / WEIGHTS, safetensors.torch.save(weights, header))
     return folder / WEIGHTS
@@ -84,43 +90,62 @@ def save(model: Network, folder: str | os.PathLike[str]) -> Path:
 
 def load(path: str | os.PathLike[str]) -> Network:
     """The network in a run folder or a file of weights, ready to be used (`.eval()`)."""
-    from . import build
-
     file = Path(path)
     if file.is_dir():
         file = file / WEIGHTS
     if not file.is_file():
         raise StorageError(f"load: path must be a run folder or a file of weights, got {file}, which is not there")
     config, weights = _read(file)
-    with torch.device("meta"):
-        model = build(config)
+    model = _outline(file, config, len(weights))
     wanted = model.state_dict()
     for name in (*wanted, *weights):
         if name not in weights or name not in wanted:
             has = "lacks" if name in wanted else "has, against its config,"
-            raise StorageError(f"{file} {has} the tensor {name}")
+            raise StorageError(f"{file} {has} the tensor {name!r}")
         value, like = weights[name], wanted[name]
-        if value.shape != like.shape or (value.dtype.is_floating_point != like.dtype.is_floating_point):
-            raise StorageError(f"{file}: {name} must be {list(like.shape)}, got {value.dtype} {list(value.shape)}")
+        types = FLOATING if like.is_floating_point() else (like.dtype,)
+        if value.shape != like.shape or value.dtype not in types:
+            raise StorageError(
+                f"{file}: {name} must be {like.dtype} {list(like.shape)}, got {value.dtype} {list(value.shape)}"
+            )
         if value.is_floating_point() and not bool(value.isfinite().all()):
             raise StorageError(f"{file}: {name} must be finite, got NaN or Inf")
     model.load_state_dict(weights, assign=True)
     return model.eval()
 
 
+def _outline(file: Path, config: NetworkConfig, tensors: int) -> Network:
+    """The network without memory for its weights: a config may ask for more than there is."""
+    from . import build
+
+    layers = config.depth if isinstance(config, EncoderConfig) else len(getattr(config, "sizes", ()))
+    if layers > tensors:
+        raise StorageError(f"{file} must hold a network of {layers} layers, got {tensors} tensors")
+    try:
+        with torch.device("meta"):
+            return build(config)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise StorageError(f"{file} has a config that makes no network: {_sentence(error)}") from None
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
 def _read(file: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:
     try:
         with safetensors.safe_open(file, "pt") as held:
             header = held.metadata() or {}
-            weights = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118 - it is no dict
-    except (safetensors.SafetensorError, OSError, ValueError) as error:
-        raise StorageError(f"{file} cannot be read, it is truncated or corrupt: {error}") from None
+            # Copies: what is given lies in the file itself, which may change.
+            weights = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118 - it is no dict
+    except Exception as error:  # whatever a damaged file makes safetensors or torch say
+        raise StorageError(f"{file} cannot be read, it is truncated or corrupt: {_sentence(error)}") from None
     beside = file.with_name(CONFIG)
     try:
-        text = header["config"] if "config" in header else beside.read_text()
+        text = header["config"] if "config" in header else beside.read_text("utf-8")
         config = from_json(json.loads(text))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise StorageError(f"{file} has no usable config in its header or in {beside}: {error}") from None
+        raise StorageError(f"{file} has no usable config in its header or in {beside}: {_sentence(error)}") from None
     if not isinstance(config, NetworkConfig):
         raise StorageError(f"{file} must hold the config of a network, got {type(config).__name__}")
     return config, weights

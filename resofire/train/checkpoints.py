@@ -2,7 +2,7 @@
 
     checkpoints/step-00001200-3f2a….pt
 
-The newest two are kept. One that does not match its name is passed over for the one before.
+The two last written are kept. One that does not match its name is passed over for the one before.
 """
 
 import hashlib
@@ -35,15 +35,21 @@ def listed(run: Path) -> list[Path]:
 
 
 def write(run: Path, state: dict[str, Any]) -> Path:
-    """Adds one for state["step"], and drops the oldest."""
+    """Adds one for state["step"] and keeps the one before it.
+
+    Of later steps there are only damaged ones, which a run that goes on has passed over: they are dropped."""
     held = io.BytesIO()
     torch.save({"format": FORMAT, **state}, held)
     data = held.getvalue()
     file = run / FOLDER / f"step-{state['step']:08d}-{hashlib.sha256(data).hexdigest()[:16]}.pt"
     file.parent.mkdir(exist_ok=True)
-    older = [each for each in listed(run) if each != file]
+    # What a process that was killed had half written.
+    for part in file.parent.glob(".step-*.pt.part"):
+        part.unlink(missing_ok=True)
     replace(file, data)
-    for each in older[KEPT - 1 :]:
+    others = [each for each in listed(run) if each != file]
+    before = [each for each in others if _step(each) < state["step"]]
+    for each in set(others) - set(before[: KEPT - 1]):
         each.unlink(missing_ok=True)
     return file
 
@@ -57,6 +63,10 @@ def newest(run: Path) -> Found | None:
             return Found(state, file, damaged)
         damaged.append(file)
     return None
+
+
+def _step(file: Path) -> int:
+    return int(file.name.split("-")[1])
 
 
 def _read(file: Path) -> dict[str, Any] | None:

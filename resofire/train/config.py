@@ -1,7 +1,8 @@
 """A run as a value: what is trained, on what, and how. A recipe returns one."""
 
 import math
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..models import ClassifierConfig, FeedforwardConfig, RetrievalConfig
@@ -55,6 +56,14 @@ class RunConfig:
     """Time between checkpoints."""
 
     def __post_init__(self) -> None:
+        for name in ("name", "task"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise ValueError(f"RunConfig: {name} must be a word, got {value!r}")
+        if not isinstance(self.model, ClassifierConfig | RetrievalConfig | FeedforwardConfig):
+            raise ValueError(f"RunConfig: model must be the config of a network, got {self.model!r}")
+        if not isinstance(self.task_settings, dict):
+            raise ValueError(f"RunConfig: task_settings must be a dict, got {self.task_settings!r}")
         for name in ("batch", "epochs"):
             require_count("RunConfig", name, getattr(self, name))
         for name in ("steps", "validate_every"):
@@ -67,11 +76,12 @@ class RunConfig:
             ("final_lr", 0, 1), ("label_smoothing", 0, 1), ("checkpoint_minutes", 0, math.inf),
         ):  # fmt: skip
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-                raise ValueError(f"RunConfig: {name} must be from {low} to {high}, got {value!r}")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"RunConfig: clip must be positive or None, got {self.clip!r}")
-        if self.ema is not None and not 0 <= self.ema < 1:
+            if not _finite(value) or not low <= value <= high:
+                allowed = f"from {low} to {high}" if high < math.inf else f"a number of at least {low}"
+                raise ValueError(f"RunConfig: {name} must be {allowed}, got {value!r}")
+        if self.clip is not None and not (_finite(self.clip) and self.clip > 0):
+            raise ValueError(f"RunConfig: clip must be a positive number or None, got {self.clip!r}")
+        if self.ema is not None and not (_finite(self.ema) and 0 <= self.ema < 1):
             raise ValueError(f"RunConfig: ema must be from 0 up to, but not, 1, or None, got {self.ema!r}")
         if self.select not in SELECT:
             raise ValueError(f"RunConfig: select must be one of {', '.join(SELECT)}, got {self.select!r}")
@@ -82,7 +92,16 @@ class RunConfig:
     @staticmethod
     def from_json(described: Any) -> "RunConfig":
         """The config that was written; ValueError or TypeError if it is none."""
+        settings = {}
+        if isinstance(described, dict) and isinstance(described.get("task_settings"), dict):
+            # A data set may well have a setting called kind.
+            settings = {name: from_json(value) for name, value in described["task_settings"].items()}
+            described = {**described, "task_settings": {}}
         config = from_json(described, {**CONFIGS, "RunConfig": RunConfig})
         if not isinstance(config, RunConfig):
             raise ValueError(f"a run's config must be a RunConfig, got {type(config).__name__}")
-        return config
+        return replace(config, task_settings={**config.task_settings, **settings})
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

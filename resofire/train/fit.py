@@ -39,3 +39,6 @@ def fit(trainee: Trainee, task: Task, devices: int) -> None:
         # Lightning takes any loader for one that should have more workers.
         warnings.filterwarnings("ignore", module="pytorch_lightning")
         trainer.fit(trainee, training, watching)
+    if count > 1:
+        # The others are done: what follows has the machine to itself, like a later evaluation.
+        torch.set_num_threads(os.cpu_count() or 1)

@@ -9,8 +9,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..models.storage import save
 from . import checkpoints
+from .diverged import Diverged
 from .logs import Logs
 from .score import Score
 
@@ -47,6 +50,7 @@ class Keeping:
             raise Interrupted
 
     def validated(self, run: "Trainee", score: Score, stop: bool) -> None:
+        _require_finite(run)
         if self.best is None or (score.accuracy, -score.mean_loss) > (self.best["accuracy"], -self.best["loss"]):
             self.best = {"step": run.step, **score.as_dict()}
             if self.logs is not None:
@@ -57,6 +61,7 @@ class Keeping:
 
     def _write(self, run: "Trainee") -> None:
         if self.logs is not None:
+            _require_finite(run)
             state = {
                 "step": run.step,
                 "model": run.model.state_dict(),
@@ -67,6 +72,17 @@ class Keeping:
             }
             checkpoints.write(self.run, state)
         self._last = time.monotonic()
+
+
+def _require_finite(run: "Trainee") -> None:
+    """A step may leave what the next would trip over; a checkpoint with that in it could not go on."""
+    for name, value in run.model.state_dict().items():
+        if not bool(value.isfinite().all()):
+            raise Diverged(run.step, f"the weights {name} are not finite")
+    names = [name for name, _ in run.model.named_parameters()]
+    for number, held in run.optimiser_state()["state"].items():
+        if not all(bool(torch.as_tensor(value).isfinite().all()) for value in held.values()):
+            raise Diverged(run.step, f"the optimiser's state of {names[number]} is not finite")
 
 
 def _listen(run: "Trainee") -> None:
@@ -82,11 +98,18 @@ def _listen(run: "Trainee") -> None:
 
 
 @contextmanager
-def signals_restored() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+def interruptible() -> Iterator[None]:
+    """Inside it, Ctrl-C and SIGTERM raise `Interrupted`, but for the time in which a run in training hears them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -40,6 +40,9 @@ class Logs:
         started = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._event(event_pb2.Event(step=step, session_log=started))
 
+    def close(self) -> None:
+        self._events.close()
+
     def elapsed(self) -> float:
         """Seconds of training, those before an interruption included."""
         return self._seconds + time.monotonic() - self._begun
@@ -84,8 +87,9 @@ def _cut(file: Path, step: int) -> None:
     """Drops the rows after a step, and one that was cut off in the middle; writes the head of a new file."""
     rows: list[list[str]] = []
     if file.exists():
-        with file.open(newline="") as stream:
-            rows = [row for row in csv.reader(stream) if len(row) == len(COLUMNS) and row[0].isdigit()]
+        lines = file.read_bytes().decode(errors="replace").splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n") and "\0" not in line]
+        rows = [row for row in csv.reader(whole) if len(row) == len(COLUMNS) and row[0].isdecimal()]
     text = io.StringIO()
     written = csv.writer(text)
     written.writerow(COLUMNS)

@@ -9,7 +9,7 @@ from .config import RunConfig
 
 BETAS = (0.9, 0.999)
 # How the parameters of neurons end; see nn.PRF, nn.LIF, nn.SpatialNeuron and nn.SDTCM.
-NEURON = ("log_delta", "log_theta", "log_tau", "log_amplitude")
+NEURON = ("log_delta", "log_theta", "log_tau", "log_tau_above_1", "log_amplitude")
 
 
 def groups(model: nn.Module, config: RunConfig) -> list[dict[str, object]]:

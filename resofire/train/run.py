@@ -132,12 +132,12 @@ def _run(config: RunConfig, task: Task, folder: Path, devices: int, state: dict[
         except OSError as error:
             raise Stopped(f"stopped in step {trainee.step}: {error}; {_how_to_go_on(folder)}") from None
         finally:
-            if progress is not None:
-                progress.close()
+            for each in (progress, logs):
+                if each is not None:
+                    each.close()
         if not first or logs is None:
             return Outcome(folder, None)
         seconds = logs.elapsed()
-        torch.set_num_threads(os.cpu_count() or 1)
         found = weigh(load(folder), task, config.batch)
         result = {**found, "selected_on": config.select, "best": keeping.best, "seconds": seconds, "seed": config.seed}
         replace(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())

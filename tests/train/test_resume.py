@@ -1,0 +1,109 @@
+"""A run that is killed goes on to the same bits: dropout, averages, logs and all."""
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from resofire import data, train
+from resofire.recipes import digits_small
+from resofire.train import checkpoints
+
+BASE = digits_small()
+CONFIG = replace(
+    BASE, model=replace(BASE.model, features=16, dropout=0.1, rate_target=0.1), batch=100, epochs=3, ema=0.9,
+    label_smoothing=0.1, validate_every=7, checkpoint_minutes=0.0,
+)  # fmt: skip
+
+# A process that runs until it kills itself, after some calls of a function or before them.
+KILLED = """
+import json, os, signal, sys
+import torch
+from resofire import data, train
+folder, where, count, threads, config = json.loads(sys.argv[1])
+torch.set_num_threads(threads)
+from resofire.train import checkpoints, module
+from resofire.models import storage
+owner, name = {"step": (module.Trainee, "on_train_batch_start"), "validation": (module.Trainee, "validation_step"),
+               "writing": (storage.os, "fsync")}[where]
+real, seen = getattr(owner, name), 0
+def counted(*arguments):
+    global seen
+    seen += 1
+    if seen == count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+setattr(owner, name, counted)
+task = data.load("digits")
+if config is None:
+    train.resume(folder, task)
+else:
+    train.train(train.RunConfig.from_json(config), task, folder)
+"""
+
+
+def killed(folder, where, count, config=None):
+    told = [str(folder), where, count, torch.get_num_threads(), config and config.to_json()]
+    done = subprocess.run([sys.executable, "-c", KILLED, json.dumps(told)], capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+
+
+def rows(folder):
+    with (folder / "metrics.csv").open(newline="") as stream:
+        return [row[:-1] for row in csv.reader(stream)]  # without the time
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train.train(CONFIG, data.load("digits"), folder)
+    return folder
+
+
+def test_killed_anywhere_it_ends_in_the_same_bits(whole, tmp_path):
+    task, folder = data.load("digits"), tmp_path / "run"
+    # In the tenth step; while the third checkpoint after that is written (its file, then its folder, is synced; the
+    # first two calls are for the logs); in a validation.
+    killed(folder, "step", 10, CONFIG)
+    assert checkpoints.newest(folder).state["step"] == 9
+    killed(folder, "writing", 7)
+    at = checkpoints.newest(folder).state["step"]
+    assert 9 <= at < 20
+    killed(folder, "validation", 3)
+    assert checkpoints.newest(folder).state["step"] >= at
+    result = train.resume(folder, task).result
+    assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    mine, theirs = checkpoints.newest(folder).state, checkpoints.newest(whole).state
+    assert mine["step"] == theirs["step"] == 36
+    for part in ("model", "average"):
+        assert all(torch.equal(mine[part][name], theirs[part][name]) for name in theirs[part])
+    assert rows(folder) == rows(whole)
+    assert result["correct"] == json.loads((whole / "result.json").read_text())["correct"]
+
+
+def test_a_run_says_what_it_was(whole):
+    described = json.loads((whole / "run.json").read_text())
+    assert train.RunConfig.from_json(described["config"]) == CONFIG
+    assert described["backends"]["sdtcm"] == ["fused"]
+    assert described["versions"]["torch"] == torch.__version__
+    result = json.loads((whole / "result.json").read_text())
+    assert set(result["accuracy"]) == {"train", "validation", "test"}
+    assert result["selected_on"] == "validation"
+    assert len(result["fire_rates"]) == 4
+    best = max((float(row[4]), int(row[0])) for row in rows(whole) if row[2] == "validation")
+    assert result["best"]["accuracy"] == pytest.approx(best[0], abs=1e-6)
+
+
+def test_another_seed_is_another_run(whole, tmp_path):
+    """So that the comparison above can fail."""
+    train.train(replace(CONFIG, seed=1), data.load("digits"), tmp_path / "run")
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() != (whole / "model.safetensors").read_bytes()
+
+
+def test_a_finished_run_is_not_trained_again(whole):
+    with pytest.raises(train.RunError, match="is finished; see its result.json"):
+        train.resume(whole, data.load("digits"))
