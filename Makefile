@@ -7,9 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: run test bench setup clean
 
 run: $(READY)
-	$(BIN)/resofire doctor
-	$(BIN)/resofire bench neurons --quick
-	$(BIN)/resofire bench networks --quick
+	$(BIN)/resofire train digits
 
 test: $(READY)
 	$(BIN)/ruff check .

@@ -5,10 +5,12 @@ import dataclasses
 import difflib
 import importlib
 import io
+import itertools
 import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,8 +174,15 @@ class Evaluate:
 
         described = _of_run(self.model)
         config = train.RunConfig.from_json(described["config"])
+        if not (self.model / models.storage.WEIGHTS).exists():
+            raise Mistake(
+                f"evaluate: {self.model} has no network yet; go on with: resofire train --resume {self.model}"
+            )
         try:
             model = models.load(self.model)
+            if model.config != config.model:
+                print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
+                return 1
             task = data.load(config.task, self.data_dir, **config.task_settings)
             found = train.weigh(model, task, config.batch)
             recorded = train.recorded(self.model)
@@ -220,8 +229,10 @@ def _require_writable(flag: str, file: Path) -> None:
 
 
 COMMANDS = {"train": Train, "evaluate": Evaluate, "data": Data, "bench": Bench, "doctor": Doctor}
+# Train is here for the help; its flags depend on the recipe, see _parse_train.
 Command = (
-    Annotated[Evaluate, tyro.conf.subcommand("evaluate", prefix_name=False)]
+    Annotated[Train, tyro.conf.subcommand("train", prefix_name=False)]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate", prefix_name=False)]
     | Annotated[Data, tyro.conf.subcommand("data", prefix_name=False)]
     | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
     | Annotated[Doctor, tyro.conf.subcommand("doctor", prefix_name=False)]
@@ -246,11 +257,16 @@ def _check_words(arguments: list[str]) -> None:
         _check_flags(word, rest, _flags(COMMANDS[word]))
 
 
-def _check_flags(word: str, arguments: list[str], flags: set[str]) -> None:
-    for argument in arguments:
-        flag = argument.split("=", 1)[0].replace("_", "-")
+def _check_flags(word: str, arguments: list[str], flags: set[str], program: str | None = None) -> None:
+    for flag in map(_name, arguments):
         if flag.startswith("--") and flag not in flags:
-            raise Mistake(f"{word}: there is no flag {flag}{_hint(flag, flags)}; see resofire {word} --help")
+            see = program or f"resofire {word}"
+            raise Mistake(f"{word}: there is no flag {flag}{_hint(flag, flags)}; see {see} --help")
+
+
+def _name(argument: str) -> str:
+    """A flag without its value."""
+    return argument.split("=", 1)[0].replace("_", "-")
 
 
 def _flags(command: Any, prefix: str = "") -> set[str]:
@@ -267,11 +283,7 @@ def _flags(command: Any, prefix: str = "") -> set[str]:
 def _parse(arguments: list[str]) -> Train | Evaluate | Bench | Data | Doctor:
     if arguments[0] == "train":
         return _parse_train(arguments[1:])
-    return _told(Command, arguments, "resofire", description=_overview())
-
-
-def _overview() -> str:
-    return "Long-sequence spiking neural networks. To train one: resofire train RECIPE, see resofire train --help."
+    return _told(Command, arguments, "resofire", description="Long-sequence spiking neural networks.")
 
 
 def _parse_train(arguments: list[str]) -> Train:
@@ -279,23 +291,36 @@ def _parse_train(arguments: list[str]) -> Train:
     from .recipes import RECIPES
 
     recipe, *flags = arguments or [""]
-    if recipe.startswith("-"):
-        default, flags = Train(), arguments
-        if recipe in ("-h", "--help"):
-            print(f"{Train.__doc__}\n\nrecipes: {', '.join(RECIPES)}\nflags: resofire train RECIPE --help")
-            raise SystemExit(0)
-    elif recipe in RECIPES:
-        default = Train(RECIPES[recipe]())
-    else:
+    if recipe in ("-h", "--help"):
+        names = textwrap.fill(
+            ", ".join(RECIPES), 80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        )
+        print(f"{Train.__doc__}\n\nrecipes:\n{names}\n\nflags: resofire train RECIPE --help")
+        raise SystemExit(0)
+    if any(_name(flag) == "--resume" for flag in arguments):
+        return _parse_resume(arguments)
+    if recipe not in RECIPES:
         got = f", got {recipe!r}{_hint(recipe, RECIPES)}" if recipe else ""
-        raise Mistake(f"train: recipe must be one of {', '.join(RECIPES)}{got}")
-    _check_flags("train", flags, _flags(default))
-    told = _told(Train, flags, f"resofire train {'' if default.config is None else recipe}".strip(), default=default)
-    if told.config is not None and told.resume is not None:
-        raise Mistake("train: --resume takes the run's own config: give no recipe with it")
-    if told.config is None and told.resume is None:
-        raise Mistake(f"train: recipe must be the first word, one of {', '.join(RECIPES)}, got {recipe!r}")
-    return told
+        first = " the first word," if recipe.startswith("-") else ""
+        raise Mistake(f"train: recipe must be{first} one of {', '.join(RECIPES)}{got}")
+    default = Train(RECIPES[recipe]())
+    _check_flags("train", flags, _flags(default), f"resofire train {recipe}")
+    return _told(Train, flags, f"resofire train {recipe}", default=default)
+
+
+def _parse_resume(arguments: list[str]) -> Train:
+    allowed = ("--resume", "--data-dir", "--devices")
+    for flag in map(_name, arguments):
+        if flag.startswith("--") and flag not in (*allowed, "--help"):
+            raise Mistake(
+                f"train: --resume takes the run's own settings: {flag} cannot be given with it{_hint(flag, allowed)}"
+            )
+    try:
+        return _told(Train, arguments, "resofire train", default=Train())
+    except Mistake as mistake:
+        if "Unrecognized" not in str(mistake):
+            raise
+        raise Mistake("train: --resume takes the run's own settings: no recipe can be given with it") from None
 
 
 def _told(kind: Any, arguments: list[str], program: str, **more: Any) -> Any:
@@ -310,13 +335,28 @@ def _told(kind: Any, arguments: list[str], program: str, **more: Any) -> Any:
     except SystemExit as end:
         if not end.code:
             raise
-        # tyro draws a box, in colour or in plain letters: a title, then the sentence.
-        plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint.getvalue())
-        said = [line.strip(" │|╭╮╰╯─-+") for line in plain.splitlines()]
-        _, sentence, *_ = [*filter(None, said), "", "the arguments are wrong"]
-        raise Mistake(f"{sentence.rstrip('.')}; see {program} --help") from None
+        raise Mistake(f"{_sentence(complaint.getvalue())}; see {program} --help") from None
     except ValueError as error:
         raise Mistake(str(error)) from None
+
+
+def _sentence(complaint: str) -> str:
+    """What tyro says in a box, in colour or in plain letters: a title, the sentence over some lines, a rule, advice."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint)
+    said = [re.sub(r"^[-+─]+$", "", line.strip(" │|╭╮╰╯")) for line in plain.splitlines()[1:]]
+    after_title = itertools.dropwhile(lambda line: not line, said)
+    sentence, whole = " ".join(itertools.takewhile(bool, after_title)).rstrip("."), " ".join(said)
+    if found := re.match(r"Error parsing (--\S+): ", sentence):
+        kind = "a whole number" if " int()" in whole else "a number" if " to float" in whole else None
+        value = re.search(r"(?:int\(\) with base 10|to float): ('.*?')", whole)
+        if kind and value:
+            return f"{found[1]} must be {'None or ' if '{None}' in sentence else ''}{kind}, got {value[1]}"
+    if found := re.match(r"Missing value for argument '(--\S+)'", sentence):
+        return f"{found[1]} needs a value"
+    if found := re.match(r"Missing from resofire (\S+): \S+ (.*?)\.? \(required\)", sentence):
+        return f"{found[1]}: a word is missing: {found[2][0].lower()}{found[2][1:]}"
+    # A config says itself what is wrong with it.
+    return re.sub(r"^Error parsing [a-z][\w.]*: ", "", sentence) or "the arguments are wrong"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -327,6 +367,13 @@ def main(arguments: list[str] | None = None) -> int:
     except Mistake as mistake:
         print(f"resofire: {mistake}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("resofire: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output, e.g. head, has enough. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 if __name__ == "__main__":

@@ -103,6 +103,7 @@ def test_names():
 
 
 def test_importing_does_not_load_the_kernel_compilers():
-    code = "import sys, resofire.recipes; print({'numba', 'triton', 'spikingjelly', 'pytorch_lightning'} & set(sys.modules))"
+    heavy = {"numba", "triton", "spikingjelly", "pytorch_lightning"}
+    code = f"import sys, resofire.recipes; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

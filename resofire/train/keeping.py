@@ -9,8 +9,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from ..models.storage import save
 from . import checkpoints
 from .diverged import Diverged
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
     from .module import Figures, Trainee
 
 
-class Interrupted(Exception):
-    """The user stopped the run."""
+class Interrupted(BaseException):
+    """The user stopped the run. Like KeyboardInterrupt no Exception, which code on the way might make do with."""
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -76,13 +74,13 @@ class Keeping:
 
 def _require_finite(run: "Trainee") -> None:
     """A step may leave what the next would trip over; a checkpoint with that in it could not go on."""
-    for name, value in run.model.state_dict().items():
+    for name, value in (*run.model.state_dict().items(), *run.chosen.state_dict().items()):
         if not bool(value.isfinite().all()):
             raise Diverged(run.step, f"the weights {name} are not finite")
-    names = [name for name, _ in run.model.named_parameters()]
-    for number, held in run.optimiser_state()["state"].items():
-        if not all(bool(torch.as_tensor(value).isfinite().all()) for value in held.values()):
-            raise Diverged(run.step, f"the optimiser's state of {names[number]} is not finite")
+    held = run.optimizers(use_pl_optimizer=False).state  # type: ignore[union-attr]
+    for name, parameter in run.model.named_parameters():
+        if not all(bool(value.isfinite().all()) for value in held.get(parameter, {}).values()):
+            raise Diverged(run.step, f"the optimiser's state of {name} is not finite")
 
 
 def _listen(run: "Trainee") -> None:

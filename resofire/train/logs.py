@@ -35,7 +35,8 @@ class Logs:
         _cut(self.file, step)
         folder = run / "tensorboard"
         folder.mkdir(exist_ok=True)
-        self._events = RecordWriter(str(folder / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"))
+        # A file of its own for each start, and in their order: one that is there would be written over.
+        self._events = RecordWriter(str(folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}"))
         self._event(event_pb2.Event(file_version="brain.Event:2"))
         started = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._event(event_pb2.Event(step=step, session_log=started))

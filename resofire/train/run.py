@@ -10,20 +10,21 @@ result.json          accuracy on each split, fire rate of each layer, parameters
 import fcntl
 import json
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ..models import build
+from ..models import FeedforwardConfig, RetrievalConfig, build
 from ..models.storage import load, replace
 from ..ops import retain_buffers
 from . import checkpoints
 from .config import RunConfig
 from .diverged import Diverged
-from .keeping import Interrupted, Keeping, signals_restored
+from .keeping import Interrupted, Keeping, interruptible
 from .logs import Logs
 from .manifest import manifest
 from .processes import rank, world
@@ -32,6 +33,19 @@ from .result import RESULT, weigh
 from .stream import Plan, Task
 
 RUN = "run.json"
+
+
+class Described(Task, Protocol):
+    """A data set with the facts that a network must fit; `resofire.data` has them."""
+
+    @property
+    def inputs(self) -> int | None: ...
+    @property
+    def vocabulary(self) -> int | None: ...
+    @property
+    def pairs(self) -> bool: ...
+    @property
+    def per_step(self) -> bool: ...
 
 
 class RunError(Exception):
@@ -53,17 +67,20 @@ class Outcome(NamedTuple):
     result: dict[str, Any] | None
 
 
-def train(config: RunConfig, task: Task, folder: str | os.PathLike[str], *, devices: int = 1) -> Outcome:
+def train(config: RunConfig, task: Described, folder: str | os.PathLike[str], *, devices: int = 1) -> Outcome:
     """Trains from the beginning, into a folder that must be new or empty."""
     folder = Path(folder)
     if rank() == 0:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        try:
+            taken = os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir()))
+        except OSError as error:
+            raise RunError(f"train: out {folder} cannot be used: {error.strerror}") from None
+        if taken:
             raise RunError(f"train: out must be a new or empty folder, got {folder}; to go on with a run, resume it")
-        folder.mkdir(parents=True, exist_ok=True)
     return _run(config, task, folder, devices, None)
 
 
-def resume(folder: str | os.PathLike[str], task: Task, *, devices: int | None = None) -> Outcome:
+def resume(folder: str | os.PathLike[str], task: Described, *, devices: int | None = None) -> Outcome:
     """Goes on with a run from its newest checkpoint, mid-epoch if need be."""
     folder = Path(folder)
     described = read(folder)
@@ -73,7 +90,7 @@ def resume(folder: str | os.PathLike[str], task: Task, *, devices: int | None = 
     found = checkpoints.newest(folder)
     if rank() == 0 and found is not None:
         for file in found.passed_over:
-            print(f"{file} is damaged; going on from {found.file.name}, the one before it")
+            print(f"{file} is damaged; going on from {found.file.name}, the one before it", file=sys.stderr)
     if found is None and checkpoints.listed(folder):
         raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is whole")
     return _run(config, task, folder, devices or described["devices"], None if found is None else found.state)
@@ -91,11 +108,12 @@ def read(folder: Path) -> dict[str, Any]:
         raise RunError(f"run: {folder / RUN} cannot be used: {error}") from None
 
 
-def _run(config: RunConfig, task: Task, folder: Path, devices: int, state: dict[str, Any] | None) -> Outcome:
+def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: dict[str, Any] | None) -> Outcome:
     if config.select not in task.splits:
         raise RunError(
             f"train: select must be a split of {task.name} ({', '.join(task.splits)}), got {config.select!r}"
         )
+    _require_fit(config, task)
     # Lightning takes seconds to import, and nothing else here needs it.
     from .fit import Listener, Trainee, fit
 
@@ -108,40 +126,92 @@ def _run(config: RunConfig, task: Task, folder: Path, devices: int, state: dict[
     model = build(config.model)
     if first and state is None:
         sample = next(iter(task.splits["train"].batches(min(2, len(task.splits["train"])))))
-        described = manifest(config, model, sample, devices)
-        replace(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
+        _describe(folder, manifest(config, model, sample, devices))
     step, best = 0, None
     if state is not None:
         model.load_state_dict(state["model"])
         step, best = state["step"], state["best"]
-    with _locked(folder) if first else _nothing(), signals_restored():
-        logs = Logs(folder, step, state and state["logs"]) if first else None
-        keeping = Keeping(folder, logs, best, config.checkpoint_minutes)
-        progress = Progress(config, plan, step) if first else None
-        listeners: list[Listener] = [each for each in (logs, progress, keeping) if each is not None]
-        trainee = Trainee(model.train(), config, plan, listeners, step, state and state["optimiser"])
-        if state is not None and trainee.average is not None:
-            trainee.average.model.load_state_dict(state["average"])
-        try:
+    trainee: Trainee | None = None
+    progress: Progress | None = None
+    logs: Logs | None = None
+    try:
+        with _locked(folder) if first else _nothing(), interruptible():
+            if first:
+                logs, progress = Logs(folder, step, state and state["logs"]), Progress(config, plan, step)
+            keeping = Keeping(folder, logs, best, config.checkpoint_minutes)
+            listeners: list[Listener] = [each for each in (logs, progress, keeping) if each is not None]
+            trainee = Trainee(model.train(), config, plan, listeners, step, state and state["optimiser"])
+            if state is not None and trainee.average is not None:
+                trainee.average.model.load_state_dict(state["average"])
             if step < plan.steps:
                 fit(trainee, task, devices)
-        except Interrupted:
-            raise Stopped(f"stopped in step {trainee.step} of {plan.steps}; {_how_to_go_on(folder)}", 130) from None
-        except Diverged as error:
+            if progress is not None:
+                progress.close()
+            if logs is None:
+                return Outcome(folder, None)
+            seconds = logs.elapsed()
+            found = weigh(load(folder), task, config.batch)
+            more = {"selected_on": config.select, "best": keeping.best, "seconds": seconds, "seed": config.seed}
+            result = {**found, **more}
+            replace(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+        return Outcome(folder, result)
+    except (Interrupted, Diverged, OSError) as error:
+        if progress is not None:
+            progress.close()
+        if isinstance(error, Diverged):
             raise Stopped(f"{error}; {_how_to_go_on(folder)}") from None
-        except OSError as error:
-            raise Stopped(f"stopped in step {trainee.step}: {error}; {_how_to_go_on(folder)}") from None
-        finally:
-            for each in (progress, logs):
-                if each is not None:
-                    each.close()
-        if not first or logs is None:
-            return Outcome(folder, None)
-        seconds = logs.elapsed()
-        found = weigh(load(folder), task, config.batch)
-        result = {**found, "selected_on": config.select, "best": keeping.best, "seconds": seconds, "seed": config.seed}
-        replace(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
-    return Outcome(folder, result)
+        where = f"stopped in step {step if trainee is None else trainee.step} of {plan.steps}"
+        if isinstance(error, Interrupted):
+            raise Stopped(f"{where}; {_how_to_go_on(folder)}", 130) from None
+        raise Stopped(f"{where}: {_reason(error)}; {_how_to_go_on(folder)}") from None
+    finally:
+        # What a full disk does not take has been told.
+        with suppress(OSError):
+            if logs is not None:
+                logs.close()
+
+
+def _require_fit(config: RunConfig, task: Described) -> None:
+    """The network takes what the data set gives, and answers what it asks."""
+    model, name = config.model, task.name
+    if task.pairs != isinstance(model, RetrievalConfig):
+        wanted = "a RetrievalConfig" if task.pairs else "a ClassifierConfig or FeedforwardConfig"
+        has = "pairs" if task.pairs else "no pairs"
+        raise RunError(f"train: model must be {wanted}, since {name} has {has}, got a {type(model).__name__}")
+    if task.per_step != (model.pool == "none"):
+        wanted = "'none'" if task.per_step else "'mean' or 'last'"
+        has = "a label for each time step" if task.per_step else "one label for a sequence"
+        raise RunError(f"train: model.pool must be {wanted}, since {name} has {has}, got {model.pool!r}")
+    places, inputs, vocabulary, classes = (
+        (("sizes[0]", "sizes[-1]"), model.sizes[0], None, model.sizes[-1])
+        if isinstance(model, FeedforwardConfig)
+        else (("inputs", "classes"), model.inputs, model.vocabulary, model.classes)
+    )
+    if task.vocabulary is None and inputs != task.inputs:
+        raise RunError(f"train: model.{places[0]} must be {task.inputs}, the channels of {name}, got {inputs}")
+    if task.vocabulary is not None and (vocabulary is None or vocabulary < task.vocabulary):
+        least = f"at least {task.vocabulary}, the number of tokens of {name}"
+        raise RunError(f"train: model.vocabulary must be {least}, got {vocabulary}")
+    if classes != task.classes:
+        raise RunError(f"train: model.{places[1]} must be {task.classes}, the classes of {name}, got {classes}")
+
+
+def _describe(folder: Path, described: dict[str, Any]) -> None:
+    """Makes the folder of a run and says what it is; one that cannot be written does not stay."""
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
+    except OSError as error:
+        if new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
+
+
+def _reason(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename} cannot be written: {reason}" if error.filename else reason
 
 
 def _how_to_go_on(folder: Path) -> str:

@@ -14,8 +14,8 @@ from resofire.train import checkpoints
 
 # A validation after each step, so that each has a row of its own.
 FLAGS = [
-    "digits", "--steps", "5", "--validate-every", "1", "--batch", "101", "--model.features", "16", "--model.rate-target",
-    "0.1", "--ema", "None",
+    "digits", "--steps", "5", "--validate-every", "1", "--batch", "101", "--model.features", "16", "--ema", "None",
+    "--model.rate-target", "0.1",
 ]  # fmt: skip
 
 

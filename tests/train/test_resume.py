@@ -105,5 +105,5 @@ def test_another_seed_is_another_run(whole, tmp_path):
 
 
 def test_a_finished_run_is_not_trained_again(whole):
-    with pytest.raises(train.RunError, match="is finished; see its result.json"):
+    with pytest.raises(train.RunError, match=r"is finished; see its result\.json"):
         train.resume(whole, data.load("digits"))
