@@ -63,6 +63,8 @@ def from_json(value: Any, kinds: dict[str, Any] = CONFIGS) -> Any:
             return surrogate_from(given["name"], list(given["numbers"]))
         except (KeyError, TypeError):
             raise ValueError(f"surrogate {given.get('name')!r} is not known") from None
+        except OverflowError:
+            raise ValueError(f"surrogate {given['name']!r} has a number that is too large") from None
     if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
     known = {field.name for field in dataclasses.fields(kinds[kind])}
@@ -81,7 +83,8 @@ def save(model: Network, folder: str | os.PathLike[str]) -> Path:
     except (ValueError, TypeError) as error:
         raise StorageError(f"save: {folder / CONFIG} could not be read again: {_sentence(error)}") from None
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    header = {"format": "resofire", "config": json.dumps(described)}
+    # One entry: safetensors writes several in an order of chance, and equal networks are to be equal files.
+    header = {"config": json.dumps(described)}
     folder.mkdir(parents=True, exist_ok=True)
     replace(folder / CONFIG, (json.dumps(described, indent=2) + "\n").encode())
     replace(folder / WEIGHTS, safetensors.torch.save(weights, header))

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .config import RunConfig
@@ -25,8 +26,8 @@ ERASE = "\r\x1b[K"
 class Progress:
     """Loss and accuracy are running means; validation results stay as lines of their own."""
 
-    def __init__(self, config: RunConfig, plan: Plan, step: int) -> None:
-        self.config, self.plan, self._first = config, plan, step
+    def __init__(self, config: RunConfig, plan: Plan, step: int, folder: Path) -> None:
+        self.config, self.plan, self._first, self.folder = config, plan, step, folder
         self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._loss = self._accuracy = self._fire = 0.0
         self._weight = 0.0
@@ -35,6 +36,8 @@ class Progress:
 
     def started(self, run: "Trainee") -> None:
         self._shown = time.monotonic()
+        length = f"from step {run.step} of {self.plan.steps}" if run.step else f"{self.plan.steps} steps"
+        _write(f"{self.config.name}: {length}, in {self.folder}\n")
 
     def trained(self, run: "Trainee", figures: "Figures", stop: bool) -> None:
         self._weight = (1 - FRESH) * self._weight + FRESH
@@ -79,8 +82,9 @@ class Progress:
     def _said(self, step: int, now: float, short: bool = False) -> list[str]:
         """Loss, accuracy, fire rate, speed and time left; the last two are known from the second step on."""
         loss, accuracy, fire = (value / max(self._weight, 1e-9) for value in (self._loss, self._accuracy, self._fire))
-        words = ("acc", "fire", "tok/s") if short else ("accuracy", "fire rate", "tokens/s")
-        said = [f"loss {loss:.3f}", f"{words[0]} {100 * accuracy:.1f} %", f"{words[1]} {100 * fire:.1f} %"]
+        words = ("acc", "fire", "tok/s", "%") if short else ("accuracy", "fire rate", "tokens/s", " %")
+        shares = [f"{words[number]} {100 * share:.1f}{words[3]}" for number, share in enumerate((accuracy, fire))]
+        said = [f"loss {loss:.3f}", *shares]
         if step > self._first:
             seconds = max(1e-9, now - self._begun)
             left = seconds * (self.plan.steps - step) / (step - self._first)
@@ -89,17 +93,17 @@ class Progress:
 
     def _bar(self, step: int, now: float) -> str:
         """As much as one line of the window holds: all in words, all in short words, or the most important of it."""
-        width = _width()
-        done = f"{100 * step // self.plan.steps:3d}%"
-        full, short = self._said(step, now), self._said(step, now, short=True)
-        for line in (f"{self.config.name} {done} {', '.join(full)}", f"{done} {', '.join(full)}"):
+        # A terminal shows a ^C behind it, which is to fit as well.
+        width, done = max(1, _width() - 2), f"{100 * step // self.plan.steps:3d}%"
+        full, short = ", ".join(self._said(step, now)), self._said(step, now, short=True)
+        for line in (f"{self.config.name} {done} {full}", f"{done} {full}", f"{done} {', '.join(short)}"):
             room = min(BAR[1], width - len(line) - 3)
             if room >= BAR[0]:
                 cells = room * step // self.plan.steps
-                return f"{line} |{'█' * cells}{' ' * (room - cells)}|"
-            if room >= -3:
-                return line
-        return f"{done} {', '.join(_within(short, width - len(done) - 1))}".rstrip()[:width]
+                cell = "█" if "utf" in (sys.stderr.encoding or "").lower() else "#"
+                return f"{line} |{cell * cells}{' ' * (room - cells)}|"
+        done = done.strip()
+        return f"{done} {', '.join(_within(short, width - len(done) - 1))}"[:width]
 
 
 def _within(said: list[str], room: int) -> list[str]:

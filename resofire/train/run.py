@@ -137,7 +137,7 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
     try:
         with _locked(folder) if first else _nothing(), interruptible():
             if first:
-                logs, progress = Logs(folder, step, state and state["logs"]), Progress(config, plan, step)
+                logs, progress = Logs(folder, step, state and state["logs"]), Progress(config, plan, step, folder)
             keeping = Keeping(folder, logs, best, config.checkpoint_minutes)
             listeners: list[Listener] = [each for each in (logs, progress, keeping) if each is not None]
             trainee = Trainee(model.train(), config, plan, listeners, step, state and state["optimiser"])
@@ -155,11 +155,14 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
             result = {**found, **more}
             replace(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
         return Outcome(folder, result)
-    except (Interrupted, Diverged, OSError) as error:
+    except (Interrupted, OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not isinstance(error, Diverged) and " by peer" not in str(error):
+            raise
         if progress is not None:
             progress.close()
         if isinstance(error, Diverged):
-            raise Stopped(f"{error}; {_how_to_go_on(folder)}") from None
+            # No word of how to go on: it would come to the same end.
+            raise Stopped(f"{error}; {_last(folder)}") from None
         where = f"stopped in step {step if trainee is None else trainee.step} of {plan.steps}"
         if isinstance(error, Interrupted):
             raise Stopped(f"{where}; {_how_to_go_on(folder)}", 130) from None
@@ -209,15 +212,21 @@ def _describe(folder: Path, described: dict[str, Any]) -> None:
         raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError | RuntimeError) -> str:
+    if isinstance(error, RuntimeError):
+        # All that torch tells of it is a connection closed or reset by a peer.
+        return "another process of the run has ended"
     reason = error.strerror or str(error)
     return f"{error.filename} cannot be written: {reason}" if error.filename else reason
 
 
-def _how_to_go_on(folder: Path) -> str:
+def _last(folder: Path) -> str:
     written = checkpoints.listed(folder)
-    last = f"the last good checkpoint is {written[0]}" if written else "no checkpoint had been written"
-    return f"{last}; go on with: resofire train --resume {folder}"
+    return f"the last good checkpoint is {written[0]}" if written else "no checkpoint had been written"
+
+
+def _how_to_go_on(folder: Path) -> str:
+    return f"{_last(folder)}; go on with: resofire train --resume {folder}"
 
 
 @contextmanager

@@ -44,7 +44,8 @@ def wanted(model: nn.Module) -> dict[str, str]:
             elif isinstance(module, BatchNorm | nn.Embedding) or name.endswith(".bias"):
                 found[name] = "plain"
             else:
-                assert (isinstance(module, nn.Linear) or hasattr(module, "in_features")) and name.endswith(".weight")
+                assert isinstance(module, nn.Linear)
+                assert name.endswith(".weight")
                 found[name] = "weights"
     return found
 

@@ -1,0 +1,406 @@
+"""The training command as a user meets it: mistakes, interruptions, full disks, divergence, evaluation."""
+
+# ruff: noqa: E501 - a table of cases reads best with one case a line, however long.
+
+import errno
+import json
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from resofire import cli, data, models, train
+from resofire.data import task as tasks
+from resofire.train import checkpoints, keeping, logs, module, progress, run
+
+TINY = (
+    "--steps", "8", "--validate-every", "4", "--model.features", "8", "--model.depth", "1", "--batch", "50",
+    "--checkpoint-minutes", "0",
+)  # fmt: skip
+STEPS = 8
+
+
+def begin(folder, *flags):
+    return cli.main(["train", "digits", *TINY, "--out", str(folder), *flags])
+
+
+def go_on(folder):
+    return cli.main(["train", "--resume", str(folder)])
+
+
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def last_line(capsys):
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    assert "Lightning" not in captured.err
+    return captured.err.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert begin(folder) == 0
+    return folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder of one's own with a file, an empty folder and one that is taken; whatever else appears is a leftover."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    yield
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+MISTAKES = [
+    ("train", "train: recipe must be one of digits, digits-small, smnist, "),
+    ("train digit", "(did you mean 'digits'?)"),
+    ("train --out new digits", "train: recipe must be the first word, one of digits, "),
+    ("train digits --epoch 3", "train: there is no flag --epoch (did you mean '--epochs'?); see resofire train digits --help"),
+    ("train digits --epochs", "--epochs needs a value; see resofire train digits --help"),
+    ("train digits --epochs x", "--epochs must be a whole number, got 'x'; see resofire train digits --help"),
+    ("train digits --lr x", "--lr must be a number, got 'x'; see resofire train digits --help"),
+    ("train digits --clip x", "--clip must be None or a number, got 'x'; see resofire train digits --help"),
+    ("train digits --epochs 0", "RunConfig: epochs must be a positive whole number, got 0"),
+    ("train digits --model.dropout 2", "ClassifierConfig: dropout must be from 0 up to, but not, 1, got 2.0; see resofire train digits --help"),
+    ("train digits --model.features -1", "ClassifierConfig: features must be a positive whole number, got -1; see resofire train digits --help"),
+    ("train digits --model.norm bach", "ClassifierConfig: norm must be one of 'batch', 'none' (did you mean 'batch'?), got 'bach'"),
+    ("train digits --model.neuron.reset sotf", "PRF: reset must be one of 'none', 'soft' (did you mean 'soft'?), got 'sotf'"),
+    ("train digits --select tets", "RunConfig: select must be one of validation, test, got 'tets'"),
+    ("train digits --batch 100000", "train: batch must not be above the 1297 training sequences of digits, got 100000"),
+    ("train digits --devices 0", "train: --devices must be a positive whole number, got 0"),
+    ("train digits --task digts", "data: name must be one of digits, smnist, "),
+    ("train digits --model.classes 5", "train: model.classes must be 10, the classes of digits, got 5"),
+    ("train digits --model.inputs 3", "train: model.inputs must be 1, the channels of digits, got 3"),
+    ("train digits --model.pool none", "train: model.pool must be 'mean' or 'last', since digits has one label for a sequence, got 'none'"),
+    ("train listops --task digits", "train: model.inputs must be 1, the channels of digits, got None"),
+    ("train retrieval --task digits", "train: model must be a ClassifierConfig or FeedforwardConfig, since digits has no pairs, got a RetrievalConfig"),
+    ("train digits --out taken", "train: out must be a new or empty folder, got taken; to go on with a run, resume it"),
+    ("train digits --out taken/file", "train: out must be a new or empty folder, got taken/file; to go on with a run, resume it"),
+    ("train digits --out taken/file/run", "train: out taken/file/run cannot be written: Not a directory"),
+    ("train smnist --data-dir empty", "mnist: "),
+    ("train --resume", "--resume needs a value; see resofire train --help"),
+    ("train --resume empty", "run: empty is not a run folder, it has no run.json"),
+    ("train --resume nowhere", "run: nowhere is not a run folder, it has no run.json"),
+    ("train --resume empty digits", "train: --resume takes the run's own settings: no recipe can be given with it"),
+    ("train digits --resume empty", "train: --resume takes the run's own settings: no recipe can be given with it"),
+    ("train --resume empty --epochs 3", "train: --resume takes the run's own settings: --epochs cannot be given with it"),
+    ("train --resume=empty --devcies=3", "train: --resume takes the run's own settings: --devcies cannot be given with it (did you mean '--devices'?)"),
+    ("evaluate", "evaluate: a word is missing: a run folder; see resofire --help"),
+    ("evaluate empty", "run: empty is not a run folder, it has no run.json"),
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(("line", "sentence"), MISTAKES, ids=[line.replace(" ", "_") for line, _ in MISTAKES])
+def test_a_mistake_is_one_sentence_and_leaves_nothing(line, sentence, capsys, monkeypatch, tmp_path_factory):
+    def no_network(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    assert cli.main(line.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("resofire: ")
+    assert sentence in captured.err
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "sentence"),
+    [
+        ({"vocabulary": 18, "inputs": None}, {}, "model.vocabulary must be at least 18, the number of tokens of digits, got None"),
+        ({"pairs": True}, {}, "model must be a RetrievalConfig, since digits has pairs, got a ClassifierConfig"),
+        ({"per_step": True}, {}, "model.pool must be 'none', since digits has a label for each time step, got 'mean'"),
+        ({}, {"sizes": (2, 8, 10)}, "model.sizes[0] must be 1, the channels of digits, got 2"),
+        ({}, {"sizes": (1, 8, 9)}, "model.sizes[-1] must be 10, the classes of digits, got 9"),
+        ({"vocabulary": 18, "inputs": None}, {"sizes": (1, 8, 10)}, "model.vocabulary must be at least 18, the number of tokens of digits, got None"),
+    ],
+)  # fmt: skip
+def test_a_network_that_does_not_fit_is_refused(facts, settings, sentence, tmp_path):
+    from resofire.recipes import digits
+
+    config = replace(digits(), model=models.FeedforwardConfig(**settings)) if settings else digits()
+    with pytest.raises(train.RunError) as refused:
+        train.train(config, replace(data.load("digits"), **facts), tmp_path / "run")
+    assert str(refused.value) == f"train: {sentence}"
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_out_that_cannot_be_written_does_not_stay(tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(run, "replace", full)
+    assert begin(tmp_path / "run") == 2
+    assert last_line(capsys) == f"resofire: train: out {tmp_path / 'run'} cannot be written: No space left on device"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("line", ["--help", "train --help", "train digits --help", "train -h", "evaluate --help"])
+def test_help_names_what_there_is(line, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(line.split())
+    assert not end.value.code
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert {"--help": "train ", "train digits --help": "--epochs INT"}.get(line, "resofire ") in captured.out
+    assert line not in ("train --help", "train -h") or "psmnist-random-small" in captured.out
+
+
+def test_ctrl_c_outside_of_training_is_one_word(capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(data, "load", interrupted)
+    assert begin("never") == 130
+    assert last_line(capsys) == "resofire: stopped"
+
+
+def test_piped_output_is_plain_lines(whole, tmp_path, capsys, monkeypatch):
+    assert begin(tmp_path / "run") == 0
+    captured = capsys.readouterr()
+    assert not {"\r", "\x1b"} & {*captured.out, *captured.err}
+    first, *validations = captured.err.splitlines()
+    assert first == f"digits: {STEPS} steps, in {tmp_path / 'run'}"
+    assert [line.split(", training loss")[0].split("validation")[0] for line in validations] == [
+        "digits step 4/8, epoch 0.16: ",
+        "digits step 8/8, epoch 0.32: ",
+    ]
+    summary = captured.out.splitlines()
+    assert summary[0].startswith(f"{tmp_path / 'run'}: digits, ")
+    assert any(line.startswith("  test ") for line in summary)
+    assert weights(tmp_path / "run") == weights(whole)
+    # Between validations there is a line now and then.
+    monkeypatch.setattr(progress, "QUIET", 0.0)
+    assert begin(tmp_path / "more") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 + STEPS + 2
+    assert all(part in lines[3] for part in ("loss ", "accuracy ", "fire rate ", " tokens/s", " left"))
+
+
+def at(monkeypatch, owner, name, count, action):
+    """Does something before the count-th call of a function, and lets it go on."""
+    real, calls = getattr(owner, name), []
+
+    def counted(*arguments, **named):
+        calls.append(None)
+        if len(calls) == count:
+            action()
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, counted)
+
+
+@pytest.mark.parametrize(
+    ("number", "place", "count", "step"),
+    [
+        (signal.SIGINT, "training_step", 3, 3),
+        (signal.SIGTERM, "training_step", 3, 3),
+        (signal.SIGINT, "training_step", 4, 4),  # the last one before a validation
+        (signal.SIGTERM, "validation_step", 1, 4),
+        (signal.SIGINT, "configure_gradient_clipping", 6, 7),  # when the step has asked already
+    ],
+)
+def test_a_signal_saves_and_tells_how_to_go_on(number, place, count, step, whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patched:
+        at(patched, module.Trainee, place, count, lambda: os.kill(os.getpid(), number))
+        assert begin(folder) == 130
+    assert signal.getsignal(number) == before
+    newest = checkpoints.listed(folder)[0]
+    assert checkpoints.newest(folder).state["step"] == step
+    assert last_line(capsys) == (
+        f"resofire: stopped in step {step} of {STEPS}; the last good checkpoint is {newest}; "
+        f"go on with: resofire train --resume {folder}"
+    )
+    assert go_on(folder) == 0
+    assert f"digits: from step {step} of {STEPS}, in {folder}" in capsys.readouterr().err
+    assert weights(folder) == weights(whole)
+
+
+def test_a_second_signal_stops_at_once(whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("it went on")
+
+    with monkeypatch.context() as patched:
+        at(patched, module.Trainee, "training_step", 4, twice)
+        assert begin(folder) == 130
+    assert "stopped in step 3 of 8; the last good checkpoint is" in last_line(capsys)
+    assert go_on(folder) == 0
+    assert weights(folder) == weights(whole)
+
+
+def test_a_signal_while_the_result_is_weighed(whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        at(patched, run, "weigh", 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        assert begin(folder) == 130
+    assert "stopped in step 8 of 8;" in last_line(capsys)
+    assert go_on(folder) == 0
+    assert json.loads((folder / "result.json").read_text())["correct"] == train.recorded(whole)["correct"]
+    capsys.readouterr()
+    assert go_on(folder) == 2
+    assert last_line(capsys) == f"resofire: resume: {folder} is finished; see its result.json"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "count"),
+    [(checkpoints, "replace", 4), (keeping, "save", 1), (logs.Logs, "_row", 2), (logs.RecordWriter, "flush", 4)],
+    ids=["checkpoint", "network", "metrics", "tensorboard"],
+)
+def test_a_full_disk_stops_the_run_which_can_go_on(owner, name, count, whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+
+    def full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        at(patched, owner, name, count, full)
+        assert begin(folder) == 1
+    found = checkpoints.newest(folder)
+    assert found.passed_over == []
+    sentence = last_line(capsys)
+    assert sentence.startswith("resofire: stopped in step ")
+    assert " of 8: No space left on device; " in sentence
+    assert sentence.endswith(
+        f"; the last good checkpoint is {found.file}; go on with: resofire train --resume {folder}"
+    )
+    assert go_on(folder) == 0
+    assert weights(folder) == weights(whole)
+
+
+def finite(value):
+    if isinstance(value, dict):
+        return all(finite(each) for each in value.values())
+    return not torch.is_tensor(value) or bool(value.isfinite().all())
+
+
+@pytest.mark.parametrize("rate", ["1e30", "3e38"], ids=["in the second step", "at the end of the first"])
+def test_divergence_names_step_layer_and_checkpoint(rate, tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert begin(folder, "--lr", rate, "--clip", "None", "--warmup", "0.5") == 1
+    sentence = last_line(capsys)
+    assert sentence.startswith("resofire: training diverged in step ")
+    found = checkpoints.newest(folder)
+    if rate == "1e30":
+        assert sentence.endswith(f"not finite; the last good checkpoint is {found.file}")
+        assert finite(found.state)
+    else:
+        assert sentence.endswith("not finite; no checkpoint had been written")
+        assert found is None
+
+
+def test_a_nan_in_the_data_is_told(tmp_path, capsys, monkeypatch):
+    task = data.load("digits")
+    old = task["train"]
+    stored = old.stored.astype(np.float32)
+    stored[1::2] = np.nan
+    broken = tasks.Split(stored, old.labels, kind=old.kind, form=old.form)
+    monkeypatch.setattr(data, "load", lambda *_, **__: replace(task, splits={**task.splits, "train": broken}))
+    assert begin(tmp_path / "run") == 1
+    assert last_line(capsys).endswith(": the input is not finite; no checkpoint had been written")
+
+
+def test_weights_that_a_step_made_infinite_are_not_kept(tmp_path, capsys, monkeypatch):
+    """The loss of the step was still fine."""
+    real = module.Trainee.on_train_batch_end
+
+    def broken(self, *rest):
+        if self.step == 3:
+            with torch.no_grad():
+                next(self.model.parameters()).fill_(torch.inf)
+        real(self, *rest)
+
+    monkeypatch.setattr(module.Trainee, "on_train_batch_end", broken)
+    assert begin(tmp_path / "run") == 1
+    assert "training diverged in step 4: the weights encoder.input.weight are not finite" in last_line(capsys)
+    found = checkpoints.newest(tmp_path / "run")
+    assert found.state["step"] == 3
+    assert finite(found.state)
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_told(whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        at(patched, module.Trainee, "training_step", 4, lambda: os.kill(os.getpid(), signal.SIGINT))
+        assert begin(folder) == 130
+    capsys.readouterr()
+    newest, before = checkpoints.listed(folder)
+    newest.write_bytes(newest.read_bytes()[:-100])
+    assert go_on(folder) == 0
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[0] == f"{newest} is damaged; going on from {before.name}, the one before it"
+    assert captured.out.startswith(str(folder))
+    assert weights(folder) == weights(whole)
+
+
+def test_evaluate_finds_what_was_recorded(whole, capsys):
+    assert cli.main(["evaluate", str(whole)]) == 0
+    out = capsys.readouterr().out
+    recorded = train.recorded(whole)
+    assert f"{100 * recorded['accuracy']['test']:.2f} %" in out
+    assert out.endswith("the same as the run recorded\n")
+    assert cli.main(["evaluate", str(whole), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["same as recorded"] is True
+    assert found["accuracy"] == recorded["accuracy"]
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    """A run folder to spoil."""
+    for name in ("run.json", "result.json", "config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((whole / name).read_bytes())
+    return tmp_path
+
+
+def test_evaluate_tells_other_weights(copy, capsys):
+    model = models.load(copy)
+    with torch.no_grad():
+        model.head.weight.neg_()
+    models.save(model, copy)
+    assert cli.main(["evaluate", str(copy)]) == 1
+    assert "not as recorded: {'train': [" in capsys.readouterr().out
+    assert cli.main(["evaluate", str(copy), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["same as recorded"] is False
+
+
+def test_evaluate_tells_another_network(copy, capsys):
+    models.save(models.build(replace(models.load(copy).config, classes=7)), copy)
+    assert cli.main(["evaluate", str(copy)]) == 1
+    assert last_line(capsys) == f"resofire: {copy} holds another network than the run trained"
+
+
+def test_evaluate_of_damaged_weights_and_of_none(copy, capsys):
+    file = copy / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-50])
+    assert cli.main(["evaluate", str(copy)]) == 2
+    assert last_line(capsys).startswith(f"resofire: {file} cannot be read, it is truncated or corrupt: ")
+    file.unlink()
+    assert cli.main(["evaluate", str(copy)]) == 2
+    assert last_line(capsys) == (
+        f"resofire: evaluate: {copy} has no network yet; go on with: resofire train --resume {copy}"
+    )
+
+
+def test_evaluate_of_a_run_without_result(copy, capsys):
+    (copy / "result.json").unlink()
+    assert cli.main(["evaluate", str(copy), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["same as recorded"] is None
