@@ -82,7 +82,7 @@ class Data:
     data_dir: Path | None = None
     """Where its files are, or its sub-folder named after the set. Otherwise RESOFIRE_DATA, or a download."""
     png: Path | None = None
-    """Also draw some samples into this file (show)."""
+    """Where to draw some samples; show draws them into NAME.png if not told, but with --json."""
     json: bool = False
     """Print it as JSON."""
 
@@ -99,8 +99,11 @@ class Data:
             return 0
         if self.name is None:
             raise Mistake(f"data: {self.action} needs the name of a data set, one of {', '.join(data.NAMES)}")
-        if self.png is not None:
-            _require_writable("data: --png", self.png)
+        png = self.png
+        if png is None and self.action == "show" and not self.json:
+            png = Path(f"{self.name}.png")
+        if png is not None:
+            _require_writable("data: --png", png)
         try:
             task = data.load(self.name, self.data_dir)
         except data.DataError as error:
@@ -111,9 +114,10 @@ class Data:
             print(json.dumps(show.facts(task), indent=2))
         else:
             print(show.report(task, 3 if self.action == "show" else 0))
-        if self.png is not None:
-            show.picture(task).save(self.png, "PNG")
-            print(f"samples in {self.png}")
+        if png is not None:
+            show.picture(task).save(png, "PNG")
+            if not self.json:
+                print(f"samples drawn in {png}")
         return 0
 
 

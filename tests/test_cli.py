@@ -67,6 +67,14 @@ def test_data_lists_every_set(capsys):
     assert all(name in printed for name in data.NAMES)
 
 
+def test_data_draws_samples_beside_the_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["data", "show", "digits"]) == 0
+    assert capsys.readouterr().out.endswith("samples drawn in digits.png\n")
+    assert (tmp_path / "digits.png").read_bytes()[1:4] == b"PNG"
+
+
 def test_data_shows_the_embedded_set(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
     assert cli.main(["data", "show", "digits", "--png", str(tmp_path / "new" / "digits.png")]) == 0

@@ -99,12 +99,12 @@ def resume(folder: str | os.PathLike[str], task: Described, *, devices: int | No
 def read(folder: Path) -> dict[str, Any]:
     """What run.json says."""
     try:
-        described = json.loads((folder / RUN).read_text())
+        described = json.loads((folder / RUN).read_text("utf-8"))
         RunConfig.from_json(described["config"])
-        return described
+        return {"devices": 1, **described}
     except OSError:
         raise RunError(f"run: {folder} is not a run folder, it has no {RUN}") from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise RunError(f"run: {folder / RUN} cannot be used: {error}") from None
 
 
@@ -221,8 +221,8 @@ def _reason(error: OSError | RuntimeError) -> str:
 
 
 def _last(folder: Path) -> str:
-    written = checkpoints.listed(folder)
-    return f"the last good checkpoint is {written[0]}" if written else "no checkpoint had been written"
+    found = checkpoints.newest(folder)
+    return "there is no checkpoint yet" if found is None else f"the last good checkpoint is {found.file}"
 
 
 def _how_to_go_on(folder: Path) -> str:

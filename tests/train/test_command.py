@@ -303,7 +303,7 @@ def test_divergence_names_step_layer_and_checkpoint(rate, tmp_path, capsys):
         assert sentence.endswith(f"not finite; the last good checkpoint is {found.file}")
         assert finite(found.state)
     else:
-        assert sentence.endswith("not finite; no checkpoint had been written")
+        assert sentence.endswith("not finite; there is no checkpoint yet")
         assert found is None
 
 
@@ -315,7 +315,7 @@ def test_a_nan_in_the_data_is_told(tmp_path, capsys, monkeypatch):
     broken = tasks.Split(stored, old.labels, kind=old.kind, form=old.form)
     monkeypatch.setattr(data, "load", lambda *_, **__: replace(task, splits={**task.splits, "train": broken}))
     assert begin(tmp_path / "run") == 1
-    assert last_line(capsys).endswith(": the input is not finite; no checkpoint had been written")
+    assert last_line(capsys).endswith(": the input is not finite; there is no checkpoint yet")
 
 
 def test_weights_that_a_step_made_infinite_are_not_kept(tmp_path, capsys, monkeypatch):
