@@ -152,8 +152,7 @@ class Train:
                 out = self.out or _new_folder(Path("runs") / config.name)
                 folder, result = train.train(config, task, out, devices=self.devices or 1)
         except train.Stopped as stopped:
-            if train.rank() == 0:
-                print(f"resofire: {stopped}", file=sys.stderr)
+            print(f"resofire: {stopped}", file=sys.stderr)
             return stopped.code
         except (data.DataError, train.RunError, ValueError, TypeError) as error:
             raise Mistake(str(error)) from None

@@ -15,6 +15,7 @@ class ClassifierConfig(EncoderConfig):
     """The settings of a `Classifier`."""
 
     classes: int
+    """Number of classes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,19 +14,18 @@ POOLS = ("mean", "last", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """The settings of every network.
-
-    pool           how the stream becomes one vector: its "mean" over the true length, its "last" step, or "none" for
-                   logits at every time step
-    rate_target, rate_weight    the spike-rate regulariser, see `Network.penalised`
-    backend        how the Linears on spikes run, or whole blocks (see `nn.SDTCM`); `neuron` has a backend of its own
-    """
+    """The settings of every network."""
 
     neuron: PRFConfig | LIFConfig = PRFConfig()  # noqa: RUF009 - frozen
+    """The temporal neuron."""
     pool: str = "mean"
+    """How the stream becomes one vector: mean over the true length, last step, or none: logits at every step."""
     rate_target: float | None = None
+    """Draw the fire rate of each layer towards this, see `Network.penalised`."""
     rate_weight: float = 1.0
+    """How hard."""
     backend: str = "auto"
+    """How the Linears on spikes run, or whole blocks, see `nn.SDTCM`; the neuron has a backend of its own."""
     _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
 
     def __post_init__(self) -> None:
@@ -48,24 +47,32 @@ class NetworkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(NetworkConfig):
-    """The settings of an `Encoder`: `depth` SD-TCM blocks of `features` channels; the rest is as in `nn.SDTCM`.
-
-    inputs, vocabulary    exactly one: the channels of real-valued input, or the number of different tokens
-    last_norm             a batch norm behind the last block; None: if the blocks are pre-norm with norm "batch"
-    """
+    """The settings of an `Encoder`: SD-TCM blocks, see `nn.SDTCM`. Exactly one of inputs and vocabulary is given."""
 
     features: int
+    """Channels of the stream."""
     depth: int
+    """Blocks."""
     inputs: int | None = None
+    """Channels of real-valued input."""
     vocabulary: int | None = None
+    """Number of different tokens."""
     bidirectional: bool = False
+    """A second neuron in each block walks from the end."""
     norm: str = "batch"
+    """batch or none."""
     prenorm: bool = True
+    """Whether the norm stands before the neuron or behind the block."""
     last_norm: bool | None = None
+    """A batch norm behind the last block; None: if the blocks are pre-norm with norm batch."""
     dropout: float = 0.0
+    """The share of time steps that each branch drops in training."""
     amplitude: str = "sn"
+    """Which spikes have a trained size: those of the spatial neuron sn, of the temporal one tn, both or none."""
     spatial_threshold: float = 0.5
+    """Where the spatial neuron fires."""
     spatial_surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
+    """The derivative that stands in for its spike's."""
     _backends: ClassVar[tuple[str, ...]] = BACKENDS
 
     def __post_init__(self) -> None:

@@ -16,12 +16,10 @@ from .sequences import StreamState, advance, arrange, require_state, start
 
 @dataclass(frozen=True, kw_only=True)
 class FeedforwardConfig(NetworkConfig):
-    """The settings of a `Feedforward`.
-
-    sizes    inputs, neurons of each layer, classes: (1, 64, 256, 256, 10) has three layers of neurons
-    """
+    """The settings of a `Feedforward`."""
 
     sizes: tuple[int, ...]
+    """Inputs, neurons of each layer, classes: 1 64 256 256 10 has three layers of neurons."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,6 +17,7 @@ class RetrievalConfig(EncoderConfig):
     """The settings of a `Retrieval`. Its pool is "mean" or "last"."""
 
     classes: int = 2
+    """Number of classes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,19 +23,30 @@ class NeuronConfig(Protocol):
 
 @dataclass(frozen=True)
 class PRFConfig:
-    """The settings of a `PRF`."""
+    """The settings of a `PRF`. Of τ, Δ and θ a number sets all channels, a pair is a range to draw from."""
 
     tau: float | tuple[float, float] = 2.0
+    """Time constant of the decay."""
     delta: float | tuple[float, float] = (1e-3, 1e-1)
+    """Size of a time step."""
     theta: float | tuple[float, float] = (0.0, 2 * math.pi)
+    """Frequency; 0 (not trained) switches resonance off."""
     train_delta: bool = True
+    """Train Δ per channel."""
     train_theta: bool = True
+    """Train θ per channel."""
     train_tau: bool = False
+    """Train τ per channel."""
     threshold: float = 1.0
+    """Where it fires."""
     reset: str = "none"
+    """none or soft."""
     reset_gradient: str = "detached"
+    """Whether the spike in the reset carries a gradient: detached (no) or full."""
     surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
+    """The derivative that stands in for the spike's."""
     backend: str = "auto"
+    """How it runs, see `resofire.ops.prf`."""
 
     def build(self, features: int) -> PRF:
         return PRF(features, **_settings(self))
@@ -43,15 +54,22 @@ class PRFConfig:
 
 @dataclass(frozen=True)
 class LIFConfig:
-    """The settings of a `LIF`."""
+    """The settings of a `LIF`. A number sets τ of all channels, a pair is a range to draw from."""
 
     tau: float | tuple[float, float] = 2.0
+    """Time constant, above 1: β = 1 - 1/τ."""
     train_tau: bool = False
+    """Train τ per channel."""
     threshold: float = 1.0
+    """Where it fires."""
     reset: str = "soft"
+    """none, soft or hard."""
     reset_gradient: str = "detached"
+    """Whether the spike in the reset carries a gradient: detached (no) or full."""
     surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
+    """The derivative that stands in for the spike's."""
     backend: str = "auto"
+    """How it runs, see `resofire.ops.lif`."""
 
     def build(self, features: int) -> LIF:
         return LIF(features, **_settings(self))

@@ -1,7 +1,6 @@
 """The Lightning Trainer: devices and processes, and the loop over steps and validations."""
 
 import logging
-import os
 import warnings
 from typing import Any
 
@@ -19,6 +18,7 @@ __all__ = ["Listener", "Trainee", "fit"]
 def fit(trainee: Trainee, task: Task, devices: int) -> None:
     """Trains to the last step of the plan."""
     config, plan, count = trainee.config, trainee.plan, world(devices)
+    threads = torch.get_num_threads()
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     training = Training(task.splits["train"], config, plan, trainee.step, rank(), count)
@@ -29,7 +29,6 @@ def fit(trainee: Trainee, task: Task, devices: int) -> None:
         backend = "nccl" if accelerator == "gpu" else "gloo"
         # Norms are synchronised, so that buffers are the same everywhere.
         strategy = DDPStrategy(process_group_backend=backend, broadcast_buffers=False)
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // devices))
     trainer = lightning.Trainer(
         accelerator=accelerator, devices=devices, num_nodes=count // devices, strategy=strategy, logger=False,
         max_epochs=plan.stretches(trainee.step), enable_checkpointing=False, enable_progress_bar=False,
@@ -39,6 +38,5 @@ def fit(trainee: Trainee, task: Task, devices: int) -> None:
         # Lightning takes any loader for one that should have more workers.
         warnings.filterwarnings("ignore", module="pytorch_lightning")
         trainer.fit(trainee, training, watching)
-    if count > 1:
-        # The others are done: what follows has the machine to itself, like a later evaluation.
-        torch.set_num_threads(os.cpu_count() or 1)
+    # Lightning shares the cores out over the processes; what follows has them to itself, like a later evaluation.
+    torch.set_num_threads(threads)

@@ -10,6 +10,7 @@ result.json          accuracy on each split, fire rate of each layer, parameters
 import fcntl
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,12 +28,14 @@ from .diverged import Diverged
 from .keeping import Interrupted, Keeping, interruptible
 from .logs import Logs
 from .manifest import manifest
-from .processes import rank, world
+from .processes import on_this_machine, rank, world
 from .progress import Progress
 from .result import RESULT, weigh
 from .stream import Plan, Task
 
 RUN = "run.json"
+# What torch says, of a connection, when another process of the run has ended.
+ENDED = (" by peer", "Connection was likely closed")
 
 
 class Described(Task, Protocol):
@@ -109,6 +112,8 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: dict[str, Any] | None) -> Outcome:
+    if not {"train", "test"} <= {*task.splits}:
+        raise RunError(f"train: {task.name} must have the splits train and test, got {', '.join(task.splits)}")
     if config.select not in task.splits:
         raise RunError(
             f"train: select must be a split of {task.name} ({', '.join(task.splits)}), got {config.select!r}"
@@ -119,6 +124,7 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
 
     retain_buffers()
     plan = Plan.of(config, task.splits["train"])
+    devices = on_this_machine(devices)
     count, first = world(devices), rank() == 0
     if config.batch < count:
         raise RunError(f"train: batch must be at least the {count} devices, got {config.batch}")
@@ -156,8 +162,12 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
             replace(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
         return Outcome(folder, result)
     except (Interrupted, OSError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not isinstance(error, Diverged) and " by peer" not in str(error):
+        ended = any(words in str(error) for words in ENDED)
+        if isinstance(error, RuntimeError) and not isinstance(error, Diverged) and not ended:
             raise
+        if not first and not isinstance(error, OSError):
+            # The first process tells, and may still have to save: were this one to fail, Lightning would kill it.
+            return Outcome(folder, None)
         if progress is not None:
             progress.close()
         if isinstance(error, Diverged):
@@ -214,7 +224,6 @@ def _describe(folder: Path, described: dict[str, Any]) -> None:
 
 def _reason(error: OSError | RuntimeError) -> str:
     if isinstance(error, RuntimeError):
-        # All that torch tells of it is a connection closed or reset by a peer.
         return "another process of the run has ended"
     reason = error.strerror or str(error)
     return f"{error.filename} cannot be written: {reason}" if error.filename else reason
@@ -226,7 +235,7 @@ def _last(folder: Path) -> str:
 
 
 def _how_to_go_on(folder: Path) -> str:
-    return f"{_last(folder)}; go on with: resofire train --resume {folder}"
+    return f"{_last(folder)}; go on with: resofire train --resume {shlex.quote(str(folder))}"
 
 
 @contextmanager

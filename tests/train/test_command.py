@@ -1,53 +1,18 @@
-"""The training command as a user meets it: mistakes, interruptions, full disks, divergence, evaluation."""
+"""The training command as a user meets it: mistakes, help, piped output, evaluation."""
 
 # ruff: noqa: E501 - a table of cases reads best with one case a line, however long.
 
 import errno
 import json
 import os
-import signal
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
+from commands import STEPS, begin, last_line, weights
 
 from resofire import cli, data, models, train
-from resofire.data import task as tasks
-from resofire.train import checkpoints, keeping, logs, module, progress, run
-
-TINY = (
-    "--steps", "8", "--validate-every", "4", "--model.features", "8", "--model.depth", "1", "--batch", "50",
-    "--checkpoint-minutes", "0",
-)  # fmt: skip
-STEPS = 8
-
-
-def begin(folder, *flags):
-    return cli.main(["train", "digits", *TINY, "--out", str(folder), *flags])
-
-
-def go_on(folder):
-    return cli.main(["train", "--resume", str(folder)])
-
-
-def weights(folder):
-    return (folder / "model.safetensors").read_bytes()
-
-
-def last_line(capsys):
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-    assert "Lightning" not in captured.err
-    return captured.err.splitlines()[-1]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    assert begin(folder) == 0
-    return folder
+from resofire.train import progress, run
 
 
 @pytest.fixture
@@ -138,6 +103,18 @@ def test_a_network_that_does_not_fit_is_refused(facts, settings, sentence, tmp_p
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("lacking", ["train", "test"])
+def test_a_data_set_without_a_needed_split_is_refused(lacking, tmp_path):
+    from resofire.recipes import digits
+
+    task = data.load("digits")
+    rest = {name: split for name, split in task.splits.items() if name != lacking}
+    with pytest.raises(train.RunError) as refused:
+        train.train(digits(), replace(task, splits=rest), tmp_path / "run")
+    assert str(refused.value) == f"train: digits must have the splits train and test, got {', '.join(rest)}"
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_out_that_cannot_be_written_does_not_stay(tmp_path, capsys, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -188,167 +165,6 @@ def test_piped_output_is_plain_lines(whole, tmp_path, capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 + STEPS + 2
     assert all(part in lines[3] for part in ("loss ", "accuracy ", "fire rate ", " tokens/s", " left"))
-
-
-def at(monkeypatch, owner, name, count, action):
-    """Does something before the count-th call of a function, and lets it go on."""
-    real, calls = getattr(owner, name), []
-
-    def counted(*arguments, **named):
-        calls.append(None)
-        if len(calls) == count:
-            action()
-        return real(*arguments, **named)
-
-    monkeypatch.setattr(owner, name, counted)
-
-
-@pytest.mark.parametrize(
-    ("number", "place", "count", "step"),
-    [
-        (signal.SIGINT, "training_step", 3, 3),
-        (signal.SIGTERM, "training_step", 3, 3),
-        (signal.SIGINT, "training_step", 4, 4),  # the last one before a validation
-        (signal.SIGTERM, "validation_step", 1, 4),
-        (signal.SIGINT, "configure_gradient_clipping", 6, 7),  # when the step has asked already
-    ],
-)
-def test_a_signal_saves_and_tells_how_to_go_on(number, place, count, step, whole, tmp_path, capsys, monkeypatch):
-    folder = tmp_path / "run"
-    before = signal.getsignal(number)
-    with monkeypatch.context() as patched:
-        at(patched, module.Trainee, place, count, lambda: os.kill(os.getpid(), number))
-        assert begin(folder) == 130
-    assert signal.getsignal(number) == before
-    newest = checkpoints.listed(folder)[0]
-    assert checkpoints.newest(folder).state["step"] == step
-    assert last_line(capsys) == (
-        f"resofire: stopped in step {step} of {STEPS}; the last good checkpoint is {newest}; "
-        f"go on with: resofire train --resume {folder}"
-    )
-    assert go_on(folder) == 0
-    assert f"digits: from step {step} of {STEPS}, in {folder}" in capsys.readouterr().err
-    assert weights(folder) == weights(whole)
-
-
-def test_a_second_signal_stops_at_once(whole, tmp_path, capsys, monkeypatch):
-    folder = tmp_path / "run"
-
-    def twice():
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-        raise AssertionError("it went on")
-
-    with monkeypatch.context() as patched:
-        at(patched, module.Trainee, "training_step", 4, twice)
-        assert begin(folder) == 130
-    assert "stopped in step 3 of 8; the last good checkpoint is" in last_line(capsys)
-    assert go_on(folder) == 0
-    assert weights(folder) == weights(whole)
-
-
-def test_a_signal_while_the_result_is_weighed(whole, tmp_path, capsys, monkeypatch):
-    folder = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        at(patched, run, "weigh", 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        assert begin(folder) == 130
-    assert "stopped in step 8 of 8;" in last_line(capsys)
-    assert go_on(folder) == 0
-    assert json.loads((folder / "result.json").read_text())["correct"] == train.recorded(whole)["correct"]
-    capsys.readouterr()
-    assert go_on(folder) == 2
-    assert last_line(capsys) == f"resofire: resume: {folder} is finished; see its result.json"
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "count"),
-    [(checkpoints, "replace", 4), (keeping, "save", 1), (logs.Logs, "_row", 2), (logs.RecordWriter, "flush", 4)],
-    ids=["checkpoint", "network", "metrics", "tensorboard"],
-)
-def test_a_full_disk_stops_the_run_which_can_go_on(owner, name, count, whole, tmp_path, capsys, monkeypatch):
-    folder = tmp_path / "run"
-
-    def full():
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        at(patched, owner, name, count, full)
-        assert begin(folder) == 1
-    found = checkpoints.newest(folder)
-    assert found.passed_over == []
-    sentence = last_line(capsys)
-    assert sentence.startswith("resofire: stopped in step ")
-    assert " of 8: No space left on device; " in sentence
-    assert sentence.endswith(
-        f"; the last good checkpoint is {found.file}; go on with: resofire train --resume {folder}"
-    )
-    assert go_on(folder) == 0
-    assert weights(folder) == weights(whole)
-
-
-def finite(value):
-    if isinstance(value, dict):
-        return all(finite(each) for each in value.values())
-    return not torch.is_tensor(value) or bool(value.isfinite().all())
-
-
-@pytest.mark.parametrize("rate", ["1e30", "3e38"], ids=["in the second step", "at the end of the first"])
-def test_divergence_names_step_layer_and_checkpoint(rate, tmp_path, capsys):
-    folder = tmp_path / "run"
-    assert begin(folder, "--lr", rate, "--clip", "None", "--warmup", "0.5") == 1
-    sentence = last_line(capsys)
-    assert sentence.startswith("resofire: training diverged in step ")
-    found = checkpoints.newest(folder)
-    if rate == "1e30":
-        assert sentence.endswith(f"not finite; the last good checkpoint is {found.file}")
-        assert finite(found.state)
-    else:
-        assert sentence.endswith("not finite; there is no checkpoint yet")
-        assert found is None
-
-
-def test_a_nan_in_the_data_is_told(tmp_path, capsys, monkeypatch):
-    task = data.load("digits")
-    old = task["train"]
-    stored = old.stored.astype(np.float32)
-    stored[1::2] = np.nan
-    broken = tasks.Split(stored, old.labels, kind=old.kind, form=old.form)
-    monkeypatch.setattr(data, "load", lambda *_, **__: replace(task, splits={**task.splits, "train": broken}))
-    assert begin(tmp_path / "run") == 1
-    assert last_line(capsys).endswith(": the input is not finite; there is no checkpoint yet")
-
-
-def test_weights_that_a_step_made_infinite_are_not_kept(tmp_path, capsys, monkeypatch):
-    """The loss of the step was still fine."""
-    real = module.Trainee.on_train_batch_end
-
-    def broken(self, *rest):
-        if self.step == 3:
-            with torch.no_grad():
-                next(self.model.parameters()).fill_(torch.inf)
-        real(self, *rest)
-
-    monkeypatch.setattr(module.Trainee, "on_train_batch_end", broken)
-    assert begin(tmp_path / "run") == 1
-    assert "training diverged in step 4: the weights encoder.input.weight are not finite" in last_line(capsys)
-    found = checkpoints.newest(tmp_path / "run")
-    assert found.state["step"] == 3
-    assert finite(found.state)
-
-
-def test_a_damaged_checkpoint_is_passed_over_and_told(whole, tmp_path, capsys, monkeypatch):
-    folder = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        at(patched, module.Trainee, "training_step", 4, lambda: os.kill(os.getpid(), signal.SIGINT))
-        assert begin(folder) == 130
-    capsys.readouterr()
-    newest, before = checkpoints.listed(folder)
-    newest.write_bytes(newest.read_bytes()[:-100])
-    assert go_on(folder) == 0
-    captured = capsys.readouterr()
-    assert captured.err.splitlines()[0] == f"{newest} is damaged; going on from {before.name}, the one before it"
-    assert captured.out.startswith(str(folder))
-    assert weights(folder) == weights(whole)
 
 
 def test_evaluate_finds_what_was_recorded(whole, capsys):

@@ -1,0 +1,211 @@
+"""Training that is stopped: by signals, other processes, full disks, numbers that are none, damaged checkpoints."""
+
+import errno
+import json
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from commands import STEPS, at, begin, go_on, last_line, weights
+
+from resofire import data, train
+from resofire.data import task as tasks
+from resofire.train import checkpoints, keeping, logs, module, run
+
+
+@pytest.mark.parametrize(
+    ("number", "place", "count", "step"),
+    [
+        (signal.SIGINT, "training_step", 3, 3),
+        (signal.SIGTERM, "training_step", 3, 3),
+        (signal.SIGINT, "training_step", 4, 4),  # the last one before a validation
+        (signal.SIGTERM, "validation_step", 1, 4),
+        (signal.SIGINT, "configure_gradient_clipping", 6, 7),  # when the step has asked already
+    ],
+)
+def test_a_signal_saves_and_tells_how_to_go_on(number, place, count, step, whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patched:
+        at(patched, module.Trainee, place, count, lambda: os.kill(os.getpid(), number))
+        assert begin(folder) == 130
+    assert signal.getsignal(number) == before
+    newest = checkpoints.listed(folder)[0]
+    assert checkpoints.newest(folder).state["step"] == step
+    assert last_line(capsys) == (
+        f"resofire: stopped in step {step} of {STEPS}; the last good checkpoint is {newest}; "
+        f"go on with: resofire train --resume {folder}"
+    )
+    assert go_on(folder) == 0
+    assert f"digits: from step {step} of {STEPS}, in {folder}" in capsys.readouterr().err
+    assert weights(folder) == weights(whole)
+
+
+def test_a_folder_is_named_as_a_shell_takes_it(tmp_path, capsys, monkeypatch):
+    at(monkeypatch, module.Trainee, "training_step", 1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    assert begin(tmp_path / "my run") == 130
+    assert last_line(capsys).endswith(f"go on with: resofire train --resume '{tmp_path / 'my run'}'")
+
+
+def lose(words):
+    """What befalls a process when another one has ended."""
+
+    def connection():
+        raise torch.distributed.DistNetworkError(words)
+
+    return connection
+
+
+LOST = [
+    "Connection closed by peer [127.0.0.1]:1",
+    "Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
+]
+
+
+@pytest.mark.parametrize("action", [lambda: os.kill(os.getpid(), signal.SIGINT), *map(lose, LOST)])
+def test_a_helping_process_leaves_the_telling_to_the_first(action, tmp_path, capsys, monkeypatch):
+    """Were it to fail, Lightning would kill the first, which may still be writing the checkpoint."""
+    monkeypatch.setattr(run, "rank", lambda: 1)
+    at(monkeypatch, module.Trainee, "training_step", 3, action)
+    assert begin(tmp_path / "run") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("words", LOST)
+def test_the_first_process_tells_that_another_has_ended(words, tmp_path, capsys, monkeypatch):
+    at(monkeypatch, module.Trainee, "training_step", 3, lose(words))
+    assert begin(tmp_path / "run") == 1
+    assert "stopped in step 2 of 8: another process of the run has ended; the last good" in last_line(capsys)
+
+
+def test_a_helping_process_tells_what_befell_it_alone(tmp_path, capsys, monkeypatch):
+    def unreadable():
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(run, "rank", lambda: 1)
+    at(monkeypatch, module.Trainee, "training_step", 3, unreadable)
+    assert begin(tmp_path / "run") == 1
+    assert "stopped in step 2 of 8: Input/output error;" in last_line(capsys)
+
+
+def test_a_second_signal_stops_at_once(whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("it went on")
+
+    with monkeypatch.context() as patched:
+        at(patched, module.Trainee, "training_step", 4, twice)
+        assert begin(folder) == 130
+    assert "stopped in step 3 of 8; the last good checkpoint is" in last_line(capsys)
+    assert go_on(folder) == 0
+    assert weights(folder) == weights(whole)
+
+
+def test_a_signal_while_the_result_is_weighed(whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        at(patched, run, "weigh", 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        assert begin(folder) == 130
+    assert "stopped in step 8 of 8;" in last_line(capsys)
+    assert go_on(folder) == 0
+    assert json.loads((folder / "result.json").read_text())["correct"] == train.recorded(whole)["correct"]
+    capsys.readouterr()
+    assert go_on(folder) == 2
+    assert last_line(capsys) == f"resofire: resume: {folder} is finished; see its result.json"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "count"),
+    [(checkpoints, "replace", 4), (keeping, "save", 1), (logs.Logs, "_row", 2), (logs.RecordWriter, "flush", 4)],
+    ids=["checkpoint", "network", "metrics", "tensorboard"],
+)
+def test_a_full_disk_stops_the_run_which_can_go_on(owner, name, count, whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+
+    def full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        at(patched, owner, name, count, full)
+        assert begin(folder) == 1
+    found = checkpoints.newest(folder)
+    assert found.passed_over == []
+    sentence = last_line(capsys)
+    assert sentence.startswith("resofire: stopped in step ")
+    assert " of 8: No space left on device; " in sentence
+    assert sentence.endswith(
+        f"; the last good checkpoint is {found.file}; go on with: resofire train --resume {folder}"
+    )
+    assert go_on(folder) == 0
+    assert weights(folder) == weights(whole)
+
+
+def finite(value):
+    if isinstance(value, dict):
+        return all(finite(each) for each in value.values())
+    return not torch.is_tensor(value) or bool(value.isfinite().all())
+
+
+@pytest.mark.parametrize("rate", ["1e30", "3e38"], ids=["in the second step", "at the end of the first"])
+def test_divergence_names_step_layer_and_checkpoint(rate, tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert begin(folder, "--lr", rate, "--clip", "None", "--warmup", "0.5") == 1
+    sentence = last_line(capsys)
+    assert sentence.startswith("resofire: training diverged in step ")
+    found = checkpoints.newest(folder)
+    if rate == "1e30":
+        assert sentence.endswith(f"not finite; the last good checkpoint is {found.file}")
+        assert finite(found.state)
+    else:
+        assert sentence.endswith("not finite; there is no checkpoint yet")
+        assert found is None
+
+
+def test_a_nan_in_the_data_is_told(tmp_path, capsys, monkeypatch):
+    task = data.load("digits")
+    old = task["train"]
+    stored = old.stored.astype(np.float32)
+    stored[1::2] = np.nan
+    broken = tasks.Split(stored, old.labels, kind=old.kind, form=old.form)
+    monkeypatch.setattr(data, "load", lambda *_, **__: replace(task, splits={**task.splits, "train": broken}))
+    assert begin(tmp_path / "run") == 1
+    assert last_line(capsys).endswith(": the input is not finite; there is no checkpoint yet")
+
+
+def test_weights_that_a_step_made_infinite_are_not_kept(tmp_path, capsys, monkeypatch):
+    """The loss of the step was still fine."""
+    real = module.Trainee.on_train_batch_end
+
+    def broken(self, *rest):
+        if self.step == 3:
+            with torch.no_grad():
+                next(self.model.parameters()).fill_(torch.inf)
+        real(self, *rest)
+
+    monkeypatch.setattr(module.Trainee, "on_train_batch_end", broken)
+    assert begin(tmp_path / "run") == 1
+    assert "training diverged in step 4: the weights encoder.input.weight are not finite" in last_line(capsys)
+    found = checkpoints.newest(tmp_path / "run")
+    assert found.state["step"] == 3
+    assert finite(found.state)
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_told(whole, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        at(patched, module.Trainee, "training_step", 4, lambda: os.kill(os.getpid(), signal.SIGINT))
+        assert begin(folder) == 130
+    capsys.readouterr()
+    newest, before = checkpoints.listed(folder)
+    newest.write_bytes(newest.read_bytes()[:-100])
+    assert go_on(folder) == 0
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[0] == f"{newest} is damaged; going on from {before.name}, the one before it"
+    assert captured.out.startswith(str(folder))
+    assert weights(folder) == weights(whole)
