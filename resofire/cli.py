@@ -137,15 +137,15 @@ class Train:
     """Processes on this machine (CPU) or GPUs; 1 if not given."""
 
     def run(self) -> int:
-        from . import data, train
+        from . import train
 
         described = None if self.resume is None else _of_run(self.resume)
         config = self.config if described is None else train.RunConfig.from_json(described["config"])
         assert config is not None
         if self.devices is not None and self.devices < 1:
             raise Mistake(f"train: --devices must be a positive whole number, got {self.devices}")
+        task = _task(config, self.data_dir)
         try:
-            task = data.load(config.task, self.data_dir, **config.task_settings)
             if self.resume is not None:
                 folder, result = train.resume(self.resume, task, devices=self.devices)
             else:
@@ -154,10 +154,11 @@ class Train:
         except train.Stopped as stopped:
             print(f"resofire: {stopped}", file=sys.stderr)
             return stopped.code
-        except (data.DataError, train.RunError, ValueError, TypeError) as error:
+        except train.RunError as error:
             raise Mistake(str(error)) from None
         if result is not None:
             print(train.report(folder, result))
+            print(f"to measure it again: resofire evaluate {folder}")
         return 0
 
 
@@ -173,7 +174,7 @@ class Evaluate:
     """Print it as JSON."""
 
     def run(self) -> int:
-        from . import data, models, train
+        from . import models, train
 
         described = _of_run(self.model)
         config = train.RunConfig.from_json(described["config"])
@@ -183,14 +184,13 @@ class Evaluate:
             )
         try:
             model = models.load(self.model)
-            if model.config != config.model:
-                print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
-                return 1
-            task = data.load(config.task, self.data_dir, **config.task_settings)
-            found = train.weigh(model, task, config.batch)
-            recorded = train.recorded(self.model)
-        except (data.DataError, train.RunError, models.StorageError) as error:
+        except models.StorageError as error:
             raise Mistake(str(error)) from None
+        if model.config != config.model:
+            print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
+            return 1
+        found = train.weigh(model, _task(config, self.data_dir), config.batch)
+        recorded = train.recorded(self.model)
         same = recorded is None or recorded["correct"] == found["correct"]
         if self.json:
             print(json.dumps({**found, "same as recorded": recorded and same}, indent=2))
@@ -199,6 +199,16 @@ class Evaluate:
             if recorded is not None:
                 print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
         return 0 if same else 1
+
+
+def _task(config: Any, data_dir: Path | None) -> Any:
+    """The data set of a run."""
+    from . import data
+
+    try:
+        return data.load(config.task, data_dir, **config.task_settings)
+    except (data.DataError, ValueError, TypeError) as error:
+        raise Mistake(str(error)) from None
 
 
 def _of_run(folder: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from ..models import FeedforwardConfig, RetrievalConfig, build
+from ..models.network import Network
 from ..models.storage import load, replace
 from ..ops import retain_buffers
 from . import checkpoints
@@ -112,24 +113,12 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: dict[str, Any] | None) -> Outcome:
-    if not {"train", "test"} <= {*task.splits}:
-        raise RunError(f"train: {task.name} must have the splits train and test, got {', '.join(task.splits)}")
-    if config.select not in task.splits:
-        raise RunError(
-            f"train: select must be a split of {task.name} ({', '.join(task.splits)}), got {config.select!r}"
-        )
-    _require_fit(config, task)
+    devices, first = on_this_machine(devices), rank() == 0
+    plan, model = _begin(config, task, world(devices))
     # Lightning takes seconds to import, and nothing else here needs it.
     from .fit import Listener, Trainee, fit
 
     retain_buffers()
-    plan = Plan.of(config, task.splits["train"])
-    devices = on_this_machine(devices)
-    count, first = world(devices), rank() == 0
-    if config.batch < count:
-        raise RunError(f"train: batch must be at least the {count} devices, got {config.batch}")
-    torch.manual_seed(config.seed)
-    model = build(config.model)
     if first and state is None:
         sample = next(iter(task.splits["train"].batches(min(2, len(task.splits["train"])))))
         _describe(folder, manifest(config, model, sample, devices))
@@ -182,6 +171,24 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
         with suppress(OSError):
             if logs is not None:
                 logs.close()
+
+
+def _begin(config: RunConfig, task: Described, processes: int) -> tuple[Plan, Network]:
+    """The plan of a run and its network with the first weights; refuses what cannot be trained."""
+    if not {"train", "test"} <= {*task.splits}:
+        raise RunError(f"train: {task.name} must have the splits train and test, got {', '.join(task.splits)}")
+    if config.select not in task.splits:
+        raise RunError(
+            f"train: select must be a split of {task.name} ({', '.join(task.splits)}), got {config.select!r}"
+        )
+    _require_fit(config, task)
+    if config.batch < processes:
+        raise RunError(f"train: batch must be at least the {processes} devices, got {config.batch}")
+    torch.manual_seed(config.seed)
+    try:
+        return Plan.of(config, task.splits["train"]), build(config.model)
+    except (ValueError, TypeError) as error:
+        raise RunError(str(error)) from None
 
 
 def _require_fit(config: RunConfig, task: Described) -> None:
