@@ -80,6 +80,11 @@ def _keep_rows(given: Block) -> list[np.ndarray]:
     return [np.empty(0, np.uint8)] * 2 if given.keep is None else [row.numpy() for row in given.keep]
 
 
+def _drop(rows: Tensor, keep: np.ndarray) -> None:
+    """Zeroes the rows that dropout does not keep; `masked_fill_` takes ten times as long."""
+    rows.index_fill_(0, torch.from_numpy(np.flatnonzero(keep == 0)), 0.0)
+
+
 def _require_layout(given: Block, **kept: tuple[Tensor, tuple[int, ...], torch.dtype]) -> None:
     """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
     u, (count, rows, lanes) = given.u, given.coefficients.shape
@@ -181,16 +186,14 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
     )  # fmt: skip
     for first, last, begin, end in walk.spans():
         torch.mm(pull[begin:end], channel_weight, out=x[begin:end])
-        if given.keep is not None:
-            x[begin:end].masked_fill_(given.keep[1, begin:end, None] == 0, 0.0)
+        _drop(x[begin:end], channel_keep[begin:end])
         share_out(
             lambda piece: unmix(*piece[1], *arrays, token_room[piece[0]], channel_room[piece[0]]),
             list(enumerate(stretches[begin])), walk.threads,
         )  # fmt: skip
         here = spikes[: end - begin]
         torch.mm(x[begin:end], token_weight, out=here)
-        if given.keep is not None:
-            here.masked_fill_(given.keep[0, begin:end, None] == 0, 0.0)
+        _drop(here, token_keep[begin:end])
         pitch = count * lanes
         for k in range(count):
             # `spikes` begins with this span's first step.
