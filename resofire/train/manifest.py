@@ -23,6 +23,15 @@ def manifest(config: RunConfig, model: Network, sample: Batch, devices: int) -> 
     return {
         "config": config.to_json(),
         "seed": config.seed,
+        **conditions(devices),
+        "backends": backends(model, sample),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def conditions(devices: int) -> dict[str, Any]:
+    """What the bits of a run depend on besides its config; noted again whenever it is resumed."""
+    return {
         "versions": {
             "resofire": __version__,
             "python": platform.python_version(),
@@ -33,8 +42,6 @@ def manifest(config: RunConfig, model: Network, sample: Batch, devices: int) -> 
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "devices": devices,
-        "backends": backends(model, sample),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
 
 

@@ -1,6 +1,6 @@
 """A run from its config to its folder: train, go on after an interruption, and weigh the result.
 
-run.json             config, seed, versions, commit, backends
+run.json             config, seed, versions, commit, backends; at which steps it was resumed, and with what
 metrics.csv          figures as they come; tensorboard/ the same
 checkpoints/         what is needed to go on
 model.safetensors    the best network so far, with config.json
@@ -28,7 +28,7 @@ from .config import RunConfig
 from .diverged import Diverged
 from .keeping import Interrupted, Keeping, interruptible
 from .logs import Logs
-from .manifest import manifest
+from .manifest import conditions, manifest
 from .processes import on_this_machine, rank, world
 from .progress import Progress
 from .result import RESULT, weigh
@@ -131,6 +131,8 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
     logs: Logs | None = None
     try:
         with _locked(folder) if first else _nothing(), interruptible():
+            if first and state is not None:
+                _note_resumption(folder, step, devices)
             if first:
                 logs, progress = Logs(folder, step, state and state["logs"]), Progress(config, plan, step, folder)
             keeping = Keeping(folder, logs, best, config.checkpoint_minutes)
@@ -227,6 +229,12 @@ def _describe(folder: Path, described: dict[str, Any]) -> None:
             with suppress(OSError):
                 folder.rmdir()
         raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
+
+
+def _note_resumption(folder: Path, step: int, devices: int) -> None:
+    described = read(folder)
+    described["resumed"] = [*described.get("resumed", ()), {"step": step, **conditions(devices)}]
+    replace(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
 
 
 def _reason(error: OSError | RuntimeError) -> str:

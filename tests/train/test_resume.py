@@ -82,6 +82,9 @@ def test_killed_anywhere_it_ends_in_the_same_bits(whole, tmp_path):
     for part in ("model", "average"):
         assert all(torch.equal(mine[part][name], theirs[part][name]) for name in theirs[part])
     assert rows(folder) == rows(whole)
+    resumed = json.loads((folder / "run.json").read_text())["resumed"]
+    assert resumed[0]["step"] == 9
+    assert len(resumed) == 3
     assert result["correct"] == json.loads((whole / "result.json").read_text())["correct"]
 
 
