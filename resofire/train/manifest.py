@@ -16,7 +16,7 @@ from ..ops import registry
 from .config import RunConfig
 from .stream import Batch
 
-PACKAGES = ("torch", "numpy", "numba", "pytorch-lightning", "safetensors")
+PACKAGES = ("numpy", "numba", "pytorch-lightning", "safetensors")
 
 
 def manifest(config: RunConfig, model: Network, sample: Batch, devices: int) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def conditions(devices: int) -> dict[str, Any]:
         "versions": {
             "resofire": __version__,
             "python": platform.python_version(),
+            "torch": str(torch.__version__),  # with its build, which the package's own version may lack
             **{name: importlib.metadata.version(name) for name in PACKAGES},
         },
         "commit": commit(),
