@@ -20,7 +20,7 @@ import numpy as np
 
 from .files import DataError, Remote, Wanted, members, origin, prepared_from
 from .store import Arrays
-from .task import shuffled
+from .task import set_aside
 
 VERSION = 1
 SEED = 0
@@ -50,17 +50,8 @@ def load(
         place = found["archive"]
         sources = origin(place, FILE.remote)
         x, labels, test_x, test_labels = read_batches(place)
-        choice = shuffled(len(x), SEED, 0)
-        aside, kept = np.sort(choice[:VALIDATION]), np.sort(choice[VALIDATION:])
-        x = change(x)
-        return {
-            "train_x": x[kept],
-            "train_labels": labels[kept],
-            "validation_x": x[aside],
-            "validation_labels": labels[aside],
-            "test_x": change(test_x),
-            "test_labels": test_labels,
-        }, {"sources": sources}
+        parts = set_aside(change(x), labels, VALIDATION, SEED)
+        return {**parts, "test_x": change(test_x), "test_labels": test_labels}, {"sources": sources}
 
     settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION}
     return prepared_from(name, FOLDERS, {"archive": FILE}, data_dir, settings, make)

@@ -15,7 +15,7 @@ import numpy as np
 
 from .files import DataError, Remote, Wanted, origin, prepared_from, read
 from .store import Arrays
-from .task import Form, Split, Task, shuffled
+from .task import Form, Split, Task, set_aside
 
 VERSION = 1
 SEED = 0
@@ -55,16 +55,8 @@ def load(data_dir: str | os.PathLike[str] | None = None, unlabelled: str = "firs
             sources |= origin(file, FILES[name].remote)
         x, labels = read_mat(found["train"], SIZES["train"], unlabelled)
         test_x, test_labels = read_mat(found["test"], SIZES["test"], unlabelled)
-        choice = shuffled(len(x), SEED, 0)
-        aside, kept = np.sort(choice[:VALIDATION]), np.sort(choice[VALIDATION:])
-        return {
-            "train_x": x[kept],
-            "train_labels": labels[kept],
-            "validation_x": x[aside],
-            "validation_labels": labels[aside],
-            "test_x": test_x,
-            "test_labels": test_labels,
-        }, {"sources": sources}
+        parts = set_aside(x, labels, VALIDATION, SEED)
+        return {**parts, "test_x": test_x, "test_labels": test_labels}, {"sources": sources}
 
     settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION, "unlabelled": unlabelled}
     arrays, _ = prepared_from("ecg", FOLDERS, FILES, data_dir, settings, make)

@@ -90,11 +90,6 @@ def prepared_from(
     return prepared(name, {**settings, "sources": sources}, lambda: make(places))
 
 
-def locate(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[str] | None = None) -> Path:
-    """The file or folder that is wanted: the user's, one downloaded before, or a download."""
-    return find(folders, wanted, given) or obtain(folders, wanted, given)
-
-
 def find(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[str] | None = None) -> Path | None:
     """The file or folder that is wanted, if it is here: the user's, or one downloaded before.
 

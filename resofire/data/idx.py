@@ -13,7 +13,7 @@ import numpy as np
 
 from .files import DataError, Remote, Wanted, origin, prepared_from, read
 from .store import Arrays
-from .task import Form, Split, Task, shuffled
+from .task import Form, Split, Task, set_aside
 
 VERSION = 1
 SEED = 0
@@ -93,16 +93,8 @@ def load(
                 f"{found['train-labels']} must begin with the labels {' '.join(map(str, first))} of {folders[0]}, got "
                 f"{' '.join(map(str, begin))}: it is of another set whose files bear the same names"
             )
-        choice = shuffled(len(x), SEED, 0)
-        aside, kept = np.sort(choice[:VALIDATION]), np.sort(choice[VALIDATION:])
-        return {
-            "train_x": x[kept],
-            "train_labels": labels[kept],
-            "validation_x": x[aside],
-            "validation_labels": labels[aside],
-            "test_x": held["t10k-images"],
-            "test_labels": held["t10k-labels"],
-        }, {"sources": sources}
+        parts = set_aside(x, labels, VALIDATION, SEED)
+        return {**parts, "test_x": held["t10k-images"], "test_labels": held["t10k-labels"]}, {"sources": sources}
 
     settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION}
     arrays, _ = prepared_from(folders[0], folders, files, data_dir, settings, make)

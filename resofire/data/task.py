@@ -136,6 +136,18 @@ def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
     return np.random.RandomState([seed % 2**32, epoch % 2**32]).permutation(count)
 
 
+def set_aside(x: np.ndarray, labels: np.ndarray, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Two splits of one: `count` sequences of a seed's choice for validation, the others for training."""
+    choice = shuffled(len(x), seed, 0)
+    aside, kept = np.sort(choice[:count]), np.sort(choice[count:])
+    return {
+        "train_x": x[kept],
+        "train_labels": labels[kept],
+        "validation_x": x[aside],
+        "validation_labels": labels[aside],
+    }
+
+
 @dataclass(frozen=True)
 class Task:
     """A data set, ready to train on."""

@@ -15,9 +15,13 @@ import zipfile
 import pytest
 
 from resofire.data import retrieval, speech
-from resofire.data.files import DataError, Remote, Wanted, data_dir, identity, locate, members, read
+from resofire.data.files import DataError, Remote, Wanted, data_dir, find, identity, members, obtain, read
 
 CONTENTS = bytes(range(256)) * 2000
+
+
+def locate(folders, wanted, given=None):
+    return find(folders, wanted, given) or obtain(folders, wanted, given)
 
 
 def zipped(contents, name="file"):
