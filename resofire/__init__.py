@@ -14,3 +14,12 @@ def load(path: str | os.PathLike[str]) -> "Network":
     from . import models
 
     return models.load(path)
+
+
+def pretrained(name: str) -> "Network":
+    """A trained network that comes with the package: "digits"."""
+    from . import models
+
+    if name not in models.shipped():
+        raise ValueError(f"pretrained: name must be one of {', '.join(models.shipped())}, got {name!r}")
+    return models.load(models.find(name))

@@ -166,8 +166,8 @@ class Train:
 class Evaluate:
     """Measure a trained network again, on its own data set, and compare with what its run recorded."""
 
-    model: tyro.conf.Positional[Path]
-    """A run folder."""
+    model: tyro.conf.Positional[str]
+    """A run folder, or the name of a network that comes with the package."""
     data_dir: Path | None = None
     """Where the data set's files are; see resofire data."""
     json: bool = False
@@ -176,26 +176,26 @@ class Evaluate:
     def run(self) -> int:
         from . import models, train
 
-        described = _of_run(self.model)
-        config = train.RunConfig.from_json(described["config"])
-        if not (self.model / models.storage.WEIGHTS).exists():
-            raise Mistake(
-                f"evaluate: {self.model} has no network yet; go on with: resofire train --resume {self.model}"
-            )
         try:
-            model = models.load(self.model)
+            folder = models.find(self.model)
+            config = train.RunConfig.from_json(_of_run(folder)["config"])
+            if not (folder / models.storage.WEIGHTS).exists():
+                raise Mistake(
+                    f"evaluate: {self.model} has no network yet; go on with: resofire train --resume {self.model}"
+                )
+            model = models.load(folder)
         except models.StorageError as error:
             raise Mistake(str(error)) from None
         if model.config != config.model:
             print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
             return 1
         found = train.weigh(model, _task(config, self.data_dir), config.batch)
-        recorded = train.recorded(self.model)
+        recorded = train.recorded(folder)
         same = recorded is None or recorded["correct"] == found["correct"]
         if self.json:
             print(json.dumps({**found, "same as recorded": recorded and same}, indent=2))
         else:
-            print(train.report(self.model, found))
+            print(train.report(Path(self.model), found))
             if recorded is not None:
                 print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
         return 0 if same else 1

@@ -64,6 +64,7 @@ SIGNATURES = {
     resofire.models.load: "(path)",
     resofire.models.save: "(model, folder)",
     resofire.load: "(path)",
+    resofire.pretrained: "(name)",
     resofire.train.train: "(config, task, folder, *, devices=1)",
     resofire.train.resume: "(folder, task, *, devices=None)",
     resofire.train.weigh: "(model, task, batch)",
@@ -94,7 +95,7 @@ def test_names():
     ]  # fmt: skip
     assert resofire.models.__all__ == [
         "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Retrieval", "RetrievalConfig",
-        "StorageError", "build", "load", "save",
+        "StorageError", "build", "find", "load", "save", "shipped",
     ]  # fmt: skip
     assert resofire.ops.PRFState._fields == ("u", "r")
     assert resofire.ops.LIFState._fields == ("u",)

@@ -4,7 +4,7 @@ from .classifier import Classifier, ClassifierConfig
 from .config import NetworkConfig
 from .feedforward import Feedforward, FeedforwardConfig
 from .retrieval import Retrieval, RetrievalConfig
-from .storage import StorageError, load, save
+from .storage import StorageError, find, load, save, shipped
 
 __all__ = [
     "Classifier",
@@ -15,8 +15,10 @@ __all__ = [
     "RetrievalConfig",
     "StorageError",
     "build",
+    "find",
     "load",
     "save",
+    "shipped",
 ]
 
 

@@ -5,6 +5,7 @@ config.json          the same config, for people
 """
 
 import dataclasses
+import difflib
 import json
 import os
 from pathlib import Path
@@ -25,6 +26,8 @@ from .retrieval import RetrievalConfig
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+# Run folders of the networks that come with the package, without their checkpoints.
+SHIPPED = Path(__file__).parents[1] / "weights"
 # What a network's weights may be; whole numbers are as the network has them.
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CONFIGS = {kind.__name__: kind for kind in (ClassifierConfig, RetrievalConfig, FeedforwardConfig, PRFConfig, LIFConfig)}
@@ -115,6 +118,26 @@ def load(path: str | os.PathLike[str]) -> Network:
             raise StorageError(f"{file}: {name} must be finite, got NaN or Inf")
     model.load_state_dict(weights, assign=True)
     return model.eval()
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the trained networks that come with the package."""
+    return tuple(sorted(file.parent.name for file in SHIPPED.glob(f"*/{WEIGHTS}")))
+
+
+def find(model: str | os.PathLike[str]) -> Path:
+    """Where a network is: a path that exists, or the folder of a shipped one by its name. (A path to be told apart from
+    a name that is shipped, too, is written ./name.)"""
+    if str(model) in shipped():
+        return SHIPPED / str(model)
+    path = Path(model)
+    if not path.exists():
+        close = difflib.get_close_matches(str(model), shipped(), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise StorageError(
+            f"model must be a run folder, a file of weights or one of {', '.join(shipped())}{hint}, got {str(model)!r}"
+        )
+    return path
 
 
 def _outline(file: Path, config: NetworkConfig, tensors: int) -> Network:

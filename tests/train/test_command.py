@@ -61,7 +61,7 @@ MISTAKES = [
     ("train digits --resume empty", "train: --resume takes the run's own settings: no recipe can be given with it"),
     ("train --resume empty --epochs 3", "train: --resume takes the run's own settings: --epochs cannot be given with it"),
     ("train --resume=empty --devcies=3", "train: --resume takes the run's own settings: --devcies cannot be given with it (did you mean '--devices'?)"),
-    ("evaluate", "evaluate: a word is missing: a run folder; see resofire --help"),
+    ("evaluate", "evaluate: a word is missing: a run folder, or the name of a network that comes with the package; see resofire --help"),
     ("evaluate empty", "run: empty is not a run folder, it has no run.json"),
 ]  # fmt: skip
 
