@@ -1,7 +1,6 @@
 """Training: from a config and a data set to a run folder, interrupted or distributed, always repeatable."""
 
 from .config import RunConfig
-from .processes import rank
 from .result import recorded, report, weigh
 from .run import Outcome, RunError, Stopped, read, resume, train
 from .score import Score, score
@@ -12,7 +11,6 @@ __all__ = [
     "RunError",
     "Score",
     "Stopped",
-    "rank",
     "read",
     "recorded",
     "report",
