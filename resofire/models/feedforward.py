@@ -4,11 +4,13 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..nn import SpikeLinear
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
+from ..ops.checks import require_real
 from .config import NetworkConfig, require_count
 from .network import Network, require_values
 from .sequences import StreamState, advance, arrange, require_state, start
@@ -20,6 +22,8 @@ class FeedforwardConfig(NetworkConfig):
 
     sizes: tuple[int, ...]
     """Inputs, neurons of each layer, classes: 1 64 256 256 10 has three layers of neurons."""
+    gain: float = 1.0
+    """What the first weights before neurons are multiplied by: without norms, deep layers may be silent at 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -30,6 +34,7 @@ class FeedforwardConfig(NetworkConfig):
             )
         for i, size in enumerate(self.sizes):
             require_count("FeedforwardConfig", f"sizes[{i}]", size)
+        require_real("FeedforwardConfig", "gain", self.gain)
 
 
 class Feedforward(Network):
@@ -45,6 +50,9 @@ class Feedforward(Network):
         self.linears = nn.ModuleList([InputLinear(inputs, hidden[0])])
         for features, following in itertools.pairwise(hidden):
             self.linears.append(SpikeLinear(features, following, backend=config.backend))
+        with torch.no_grad():
+            for linear in self.linears:
+                linear.get_parameter("weight").mul_(config.gain)
         # The mean of spikes is no spike train, which a backend for those would refuse.
         self.linears.append(
             SpikeLinear(hidden[-1], classes, backend="auto" if config.pool == "mean" else config.backend)

@@ -6,6 +6,7 @@ The smaller ones get somewhere on two cores in under an hour; their functions sa
 from collections.abc import Callable
 
 from ..train import RunConfig
+from .ablation import ablation_lif, ablation_lif_no_reset, ablation_plif, ablation_prf, decay
 from .digits import digits, digits_small
 from .fashion import fashion, fashion_small
 from .image import image, image_small
@@ -22,7 +23,8 @@ from .text import text, text_small
 FUNCTIONS: tuple[Callable[[], RunConfig], ...] = (
     digits, digits_small, smnist, smnist_small, psmnist, psmnist_small, psmnist_random, psmnist_random_small, fashion,
     fashion_small, speech, speech_small, listops, listops_small, text, text_small, retrieval, retrieval_small, image,
-    image_small, scifar, scifar_small, pathfinder, pathfinder_small, pathx, pathx_small,
+    image_small, scifar, scifar_small, pathfinder, pathfinder_small, pathx, pathx_small, ablation_lif,
+    ablation_lif_no_reset, ablation_plif, ablation_prf, decay,
 )  # fmt: skip
 RECIPES = {function.__name__.replace("_", "-"): function for function in FUNCTIONS}
 

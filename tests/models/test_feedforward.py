@@ -34,6 +34,17 @@ def test_the_papers_sizes(neuron, count):
     assert [type(linear) for linear in model.linears] == [InputLinear, *[SpikeLinear] * 3]
 
 
+def test_a_gain_multiplies_the_first_weights_before_neurons():
+    made = []
+    for gain in (1.0, 2.5):
+        torch.manual_seed(0)
+        made.append(build(FeedforwardConfig(sizes=(2, 6, 5, 3), gain=gain)))
+    plain, larger = made
+    for i, (before, after) in enumerate(zip(plain.linears, larger.linears, strict=True)):
+        torch.testing.assert_close(after.weight, before.weight * (2.5 if i < 2 else 1.0))
+        torch.testing.assert_close(after.bias, before.bias)
+
+
 @pytest.mark.parametrize("pool", ["mean", "last", "none"])
 @pytest.mark.parametrize("neuron", [QUICK, LIFConfig(threshold=0.3)], ids=["prf", "lif"])
 def test_the_equation(neuron, pool):

@@ -8,8 +8,8 @@ import torch
 
 from resofire import data, recipes
 from resofire.data import cifar, idx, speech
-from resofire.models import RetrievalConfig, build
-from resofire.nn import PRFConfig
+from resofire.models import FeedforwardConfig, RetrievalConfig, build
+from resofire.nn import PRFConfig, fire_rates
 from resofire.recipes import RECIPES
 from resofire.train import RunConfig
 
@@ -19,7 +19,8 @@ NAMES = (
 )  # fmt: skip
 SIZES = {
     "listops": 271_890, "text": 830_984, "retrieval": 1_084_168, "pathfinder": 1_258_504, "image": 4_749_328,
-    "smnist": 68_876, "psmnist": 68_876, "psmnist-random": 68_876, "fashion": 68_876,
+    "smnist": 68_876, "psmnist": 68_876, "psmnist-random": 68_876, "fashion": 68_876, "ablation-prf": 86_858,
+    "ablation-lif": 85_130, "ablation-lif-no-reset": 85_130, "ablation-plif": 85_130 + 576, "decay": 85_130,
 }  # fmt: skip
 # The paper's table: depth, channels, pre-norm, dropout, rate, neuron rate, batch, epochs, weight decay, range of Δ.
 TABLE = {
@@ -130,8 +131,35 @@ def test_a_network_fits_its_data_set(name):
     assert config.task in data.NAMES
     classes, inputs, vocabulary, pairs = FACTS[config.task]
     model = config.model
+    if isinstance(model, FeedforwardConfig):
+        assert (model.sizes[-1], model.sizes[0], None, False) == FACTS[config.task]
+        return
     assert (model.classes, model.inputs, model.vocabulary) == (classes, inputs, vocabulary)
     assert isinstance(model, RetrievalConfig) == pairs
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.9, 0.999])
+def test_a_decay_is_what_is_left_after_a_step(beta):
+    neuron = build(recipes.decay(beta, theta=0.0).model).neurons[0]
+    re, im = neuron.coefficients()[:2]
+    torch.testing.assert_close(re, torch.full_like(re, beta))
+    assert not im.any()
+    assert not list(neuron.parameters())
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, -0.5, math.nan])
+def test_a_decay_that_is_none(beta):
+    with pytest.raises(ValueError, match=f"decay: beta must be above 0 and below 1, got {beta}"):
+        recipes.decay(beta)
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith("ablation")])
+def test_every_layer_of_an_ablation_fires_at_first(name):
+    torch.manual_seed(0)
+    model = build(RECIPES[name]().model)
+    with fire_rates(model) as rates, torch.no_grad():
+        model((torch.rand(4, 784, 1) < 0.2).float())
+    assert all(0.02 < rate < 0.5 for rate in rates.as_dict().values()), rates.as_dict()
 
 
 def test_the_files_of_data_sets_say_the_same():
