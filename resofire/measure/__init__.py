@@ -1,0 +1,1 @@
+"""Fire rates, operations, energy and time of a network."""

@@ -1,0 +1,70 @@
+"""What all figures share: size, type, colours that differ in grey as well, and how they are written."""
+
+import functools
+import io
+import os
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+# From dark to light, so that grey print keeps them apart; dashes and markers do the rest.
+COLOURS = ("#0b3c5d", "#d9730d", "#328cc1", "#8f2d56", "#7a9e3a", "#6b6b6b", "#e0a800", "#3d3d8f")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "|||", "ooo", "---")
+SETTINGS: Any = {
+    "font.family": "DejaVu Sans", "font.size": 11, "axes.titlesize": 12, "axes.titleweight": "bold",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd",
+    "grid.linewidth": 0.7, "lines.linewidth": 1.9, "lines.markersize": 5.5, "legend.frameon": False,
+    "legend.fontsize": 10, "svg.hashsalt": "resofire", "svg.fonttype": "path",
+}  # fmt: skip
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """A function that draws a figure, in these settings; all of them are decorated with it."""
+
+    @functools.wraps(draw)
+    def drawn(*arguments: P.args, **named: P.kwargs) -> Figure:
+        with mpl.rc_context(SETTINGS):
+            return draw(*arguments, **named)
+
+    return drawn
+
+
+def figure(columns: int = 1, rows: int = 1, *, width: float = 5.2, height: float = 3.7) -> tuple[Figure, list[Axes]]:
+    """A figure of panels of `width` by `height` inches, and its panels row by row."""
+    made = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    return made, list(made.subplots(rows, columns, squeeze=False).flat)
+
+
+def lines() -> Iterator[dict[str, Any]]:
+    """How to draw one line after another: `panel.plot(x, y, **next(style))`."""
+    for colour, dash, marker in zip(cycle(COLOURS), cycle(DASHES), cycle(MARKERS), strict=False):
+        yield {"color": colour, "linestyle": dash, "marker": marker}
+
+
+def hatches() -> Iterator[dict[str, Any]]:
+    """How to fill one kind of bar after another: `panel.bar(x, y, **next(style))`."""
+    for colour, hatch in zip(cycle(COLOURS), cycle(HATCHES), strict=False):
+        yield {"facecolor": colour, "hatch": hatch, "edgecolor": "white"}
+
+
+def save(drawn: Figure, stem: str | os.PathLike[str], kinds: tuple[str, ...] = ("png", "svg")) -> list[Path]:
+    """Writes stem.png and stem.svg, the same bytes for the same figure; a file is replaced when it is complete."""
+    files = []
+    for kind in kinds:
+        file = Path(f"{os.fspath(stem)}.{kind}")
+        drawing = io.BytesIO()
+        with mpl.rc_context(SETTINGS):
+            drawn.savefig(drawing, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+        partial = file.with_name(f".{file.name}.part")
+        partial.write_bytes(drawing.getvalue())
+        partial.replace(file)
+        files.append(file)
+    return files

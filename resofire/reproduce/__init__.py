@@ -1,0 +1,1 @@
+"""Every table, figure and theorem of the paper, one file each."""
