@@ -6,6 +6,8 @@ import pytest
 
 from resofire import cli, data
 
+WORDS = ", ".join(cli.COMMANDS)
+
 
 def test_doctor_tells_versions_and_backends(capsys):
     assert cli.main(["doctor"]) == 0
@@ -25,12 +27,12 @@ def test_doctor_as_json(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["dcotor"], "resofire: command must be one of train, evaluate, data, bench, doctor, got 'dcotor' (did you mean 'doctor'?)"),
+        (["dcotor"], f"resofire: command must be one of {WORDS}, got 'dcotor' (did you mean 'doctor'?)"),
         (["bench", "neuron"], "resofire: bench: name must be one of neurons, networks, got 'neuron' (did you mean 'neurons'?)"),
         (["bench", "--jsn=x"], "resofire: bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
         (["bench", "--json", "."], "resofire: bench: --json must name a file, got the folder ."),
         (["bench", "--json", "/dev/null/x/y"], "resofire: bench: --json /dev/null/x/y cannot be written: Not a directory"),
-        ([], "resofire: command must be one of train, evaluate, data, bench, doctor; see resofire --help"),
+        ([], f"resofire: command must be one of {WORDS}; see resofire --help"),
         (["data", "shw", "digits"], "resofire: data: action must be one of list, prepare, show, got 'shw' (did you mean 'show'?)"),
         (["data", "show", "--data-dir", "/dev/null", "smnist"], "resofire: --data-dir must be a folder, got /dev/null"),
         (["doctor", "extra"], "resofire: Unrecognized options: extra; see resofire --help"),

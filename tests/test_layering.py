@@ -21,8 +21,9 @@ ALLOWED = {
     "recipes": {"ops", "nn", "models", "data", "train", "measure", "deploy"},
     "reproduce": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes"},
     "doctor": {"ops"},
-    "cli": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes", "reproduce", "doctor",
-            "benchmarks"},
+    "commands": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes", "reproduce", "doctor",
+                 "benchmarks"},
+    "cli": {"commands", "recipes"},
 }  # fmt: skip
 OPTIONAL = {"triton", "nir", "onnx", "onnxruntime"}
 

@@ -50,7 +50,7 @@ SIGNATURES = {
     resofire.nn.synchronise: "(model, group=None)",
     resofire.models.ClassifierConfig: f"({ENCODER}, classes)",
     resofire.models.RetrievalConfig: f"({ENCODER}, classes=2)",
-    resofire.models.FeedforwardConfig: f"({NETWORK}, sizes)",
+    resofire.models.FeedforwardConfig: f"({NETWORK}, sizes, gain=1.0)",
     resofire.models.Classifier: "(config)",
     resofire.models.Retrieval: "(config)",
     resofire.models.Feedforward: "(config)",

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 P = ParamSpec("P")
 # From dark to light, so that grey print keeps them apart; dashes and markers do the rest.
-COLOURS = ("#0b3c5d", "#d9730d", "#328cc1", "#8f2d56", "#7a9e3a", "#6b6b6b", "#e0a800", "#3d3d8f")
+COLOURS = ("#0b3c5d", "#d9730d", "#5aa9dd", "#8f2d56", "#7a9e3a", "#6b6b6b", "#e0a800", "#3d3d8f")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "|||", "ooo", "---")

@@ -1,0 +1,31 @@
+"""The commands, one file each: a dataclass whose fields are the flags, and `run`, which gives the exit code.
+
+What a command needs is imported when it runs: `resofire --help` must not wait for torch.
+"""
+
+from typing import Annotated
+
+import tyro
+
+from .bench import Bench
+from .data import Data
+from .doctor import Doctor
+from .evaluate import Evaluate
+from .mistake import Mistake, hint
+from .reproduce import Reproduce
+from .train import Train
+
+COMMANDS = {
+    "train": Train, "evaluate": Evaluate, "data": Data, "bench": Bench, "reproduce": Reproduce, "doctor": Doctor,
+}  # fmt: skip
+# Train is here for the help; its flags depend on the recipe, see cli._parse_train.
+Command = (
+    Annotated[Train, tyro.conf.subcommand("train", prefix_name=False)]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate", prefix_name=False)]
+    | Annotated[Data, tyro.conf.subcommand("data", prefix_name=False)]
+    | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce", prefix_name=False)]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor", prefix_name=False)]
+)
+
+__all__ = ["COMMANDS", "Command", "Mistake", "Train", "hint"]

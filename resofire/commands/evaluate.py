@@ -1,0 +1,50 @@
+"""resofire evaluate."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from .mistake import Mistake
+from .runs import open_task, read_run
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure a trained network again, on its own data set, and compare with what its run recorded."""
+
+    model: tyro.conf.Positional[str]
+    """A run folder, or the name of a network that comes with the package."""
+    data_dir: Path | None = None
+    """Where the data set's files are; see resofire data."""
+    json: bool = False
+    """Print it as JSON."""
+
+    def run(self) -> int:
+        from .. import models, train
+
+        try:
+            folder = models.find(self.model)
+            config = train.RunConfig.from_json(read_run(folder)["config"])
+            if not (folder / models.storage.WEIGHTS).exists():
+                raise Mistake(
+                    f"evaluate: {self.model} has no network yet; go on with: resofire train --resume {self.model}"
+                )
+            model = models.load(folder)
+        except models.StorageError as error:
+            raise Mistake(str(error)) from None
+        if model.config != config.model:
+            print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
+            return 1
+        found = train.weigh(model, open_task(config, self.data_dir), config.batch)
+        recorded = train.recorded(folder)
+        same = recorded is None or recorded["correct"] == found["correct"]
+        if self.json:
+            print(json.dumps({**found, "same as recorded": recorded and same}, indent=2))
+        else:
+            print(train.report(Path(self.model), found))
+            if recorded is not None:
+                print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
+        return 0 if same else 1

@@ -1,0 +1,45 @@
+"""resofire reproduce."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from .mistake import Mistake, hint
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Do a table or figure of the paper again: resofire reproduce list | NAME | all."""
+
+    name: tyro.conf.Positional[str]
+    """Which one, all of them, or list."""
+    budget: float = 10.0
+    """Minutes that one of them may take; trainings are cut to fit."""
+    out: Path = Path("docs/paper")
+    """Where NAME.json, its figure and its page go."""
+    runs: Path = Path("runs/reproduce")
+    """Where trainings are kept, to go on with them."""
+    data_dir: Path | None = None
+    """Where the data sets' files are; see resofire data."""
+
+    def run(self) -> int:
+        from .. import data, reproduce, train
+
+        if self.name == "list":
+            width = max(map(len, reproduce.NAMES)) + 2
+            print("\n".join(f"{name:<{width}}{reproduce.title(name)}" for name in reproduce.NAMES))
+            return 0
+        if self.name not in (*reproduce.NAMES, "all"):
+            known = ("list", "all", *reproduce.NAMES)
+            raise Mistake(
+                f"reproduce: name must be one of {', '.join(known)}, got {self.name!r}{hint(self.name, known)}"
+            )
+        for name in reproduce.NAMES if self.name == "all" else (self.name,):
+            try:
+                print(reproduce.reproduce(name, self.out, self.budget, self.data_dir, self.runs))
+            except (data.DataError, train.RunError, ValueError) as error:
+                raise Mistake(str(error)) from None
+            except OSError as error:
+                raise Mistake(f"reproduce: {error.filename or self.out} cannot be written: {error.strerror}") from None
+        return 0

@@ -1,0 +1,75 @@
+"""The paper done again: an experiment runs at a budget of seconds, can be gone on with, is drawn from its JSON."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resofire import cli, data, reproduce
+from resofire.recipes import digits_small
+from resofire.reproduce.workplace import Workplace
+
+PAPER = Path(__file__).parents[2] / "docs" / "paper"
+COMMITTED = [name for name in reproduce.NAMES if (PAPER / f"{name}.json").exists()]
+
+
+@pytest.fixture
+def digits(tmp_path, monkeypatch):
+    """The embedded digits stand in for every data set: one channel and ten classes, in 64 steps."""
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+    load = data.load
+    monkeypatch.setattr("resofire.reproduce.workplace.data.load", lambda name, where=None: load("digits"))
+
+
+@pytest.mark.parametrize("name", reproduce.NAMES)
+def test_an_experiment_runs_at_a_small_budget(name, digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("resofire.reproduce.training_equivalence.MOST", 2)
+    page = reproduce.reproduce(name, tmp_path / "out", 1e-4, runs=tmp_path / "runs")
+    assert page == tmp_path / "out" / f"{name}.md"
+    assert {file.name for file in page.parent.iterdir()} == {
+        "README.md", f"{name}.json", f"{name}.md", f"{name}.png", f"{name}.svg"
+    }  # fmt: skip
+    result = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+    assert result["steps"] >= 1
+    assert f"resofire reproduce {name} --budget 0.0001" in page.read_text()
+    assert f"[{name}]({name}.md)" in (page.parent / "README.md").read_text()
+
+
+def test_trainings_are_kept_and_read_again(digits, tmp_path, monkeypatch):
+    def again():
+        return reproduce.reproduce("ablation", tmp_path / "out", 1e-4, runs=tmp_path / "runs")
+
+    first = again().with_suffix(".json").read_bytes()
+    monkeypatch.setattr("resofire.reproduce.workplace.train", None)
+    assert again().with_suffix(".json").read_bytes() == first
+    (tmp_path / "runs" / "ablation-0.0001min" / "lif" / "result.json").unlink()
+    assert set(json.loads(again().with_suffix(".json").read_text())["networks"]) == set(json.loads(first)["networks"])
+
+
+def test_steps_are_the_same_for_all_and_within_the_recipe(digits, tmp_path):
+    config = replace(digits_small(), epochs=1)
+    trained = Workplace("x", 100.0, tmp_path).train({"a": config, "b": replace(config, seed=1)}, validations=2)
+    wanted = -(-len(data.load("digits")["train"]) // config.batch)
+    assert [done.config.steps for done in trained.values()] == [wanted, wanted]
+    steps, shares = trained["a"].curve("validation")
+    assert len(steps) >= 2
+    assert steps[-1] == wanted
+    assert all(0 <= share <= 1 for share in shares)
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_committed_page_is_what_its_figures_say(name, tmp_path):
+    (tmp_path / f"{name}.json").write_bytes((PAPER / f"{name}.json").read_bytes())
+    reproduce.write(name, tmp_path)
+    assert (tmp_path / f"{name}.md").read_text() == (PAPER / f"{name}.md").read_text()
+    assert (PAPER / f"{name}.png").exists()
+
+
+def test_list_and_mistakes(capsys):
+    assert cli.main(["reproduce", "list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(reproduce.NAMES)
+    assert cli.main(["reproduce", "ablatoin"]) == 2
+    assert "got 'ablatoin' (did you mean 'ablation'?)" in capsys.readouterr().err
+    assert cli.main(["reproduce", "ablation", "--budget", "0"]) == 2
+    assert "minutes must be positive, got 0.0" in capsys.readouterr().err
