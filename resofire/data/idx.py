@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .files import DataError, Remote, Wanted, origin, prepared_from, read
+from .shifts import require_shift
 from .store import Arrays
 from .task import Form, Split, Task, set_aside
 
@@ -72,12 +73,14 @@ def _check(file: Path, raw: bytes, magic: int, expected: tuple[int | None, ...])
 
 def load(
     task: str, folders: tuple[str, ...], files: dict[str, Wanted], first: tuple[int, ...],
-    data_dir: str | os.PathLike[str] | None, order: np.ndarray | None = None,
+    data_dir: str | os.PathLike[str] | None, order: np.ndarray | None = None, shift: int = 0,
 ) -> Task:  # fmt: skip
     """A task from the four files.
 
     first    how its training labels begin: other sets have files of the same names and sizes
+    shift    by how many pixels training images are moved, see shifts.py
     """
+    shifts = require_shift(task, shift, SIDE)
 
     def make(found: dict[str, Path]) -> tuple[Arrays, dict[str, Any]]:
         sources: dict[str, str] = {}
@@ -100,7 +103,13 @@ def load(
     arrays, _ = prepared_from(folders[0], folders, files, data_dir, settings, make)
     form = Form(scale=1 / 255, order=order)
     splits = {
-        split: Split(arrays[f"{split}_x"], arrays[f"{split}_labels"], kind="values", form=form)
+        split: Split(
+            arrays[f"{split}_x"],
+            arrays[f"{split}_labels"],
+            kind="values",
+            form=form,
+            shifts=shifts if split == "train" else None,
+        )
         for split in ("train", "validation", "test")
     }
     return Task(task, "values", CLASSES, splits, inputs=1)

@@ -1,7 +1,8 @@
 """MNIST pixel by pixel. Two blocks of 128 channels: 68,876 parameters, the size of the paper's network.
 
-The paper gives neither schedule nor rates for it; these are the release's: τ = 5, Δ from 0.01 to 1, 200 epochs of
-batches of 64, 5 % of them to warm up.
+The paper gives neither schedule nor rates for it. τ, Δ, batch and warm-up are the release's; instead of its 200 epochs,
+dropout, label smoothing, an average of the weights and a mild augmentation (training images are moved by up to one
+pixel) get there in 30. The shipped network `smnist` is this recipe's.
 """
 
 from dataclasses import replace
@@ -14,9 +15,12 @@ MODEL = ClassifierConfig(inputs=1, classes=10, features=128, depth=2, neuron=PRF
 
 
 def smnist() -> RunConfig:
-    return RunConfig(name="smnist", task="smnist", model=MODEL, batch=64, epochs=200, weight_decay=0.01)
+    return RunConfig(
+        name="smnist", task="smnist", model=replace(MODEL, dropout=0.1), batch=64, epochs=30, weight_decay=0.02,
+        ema=0.999, label_smoothing=0.1, task_settings={"shift": 1},
+    )  # fmt: skip
 
 
 def smnist_small() -> RunConfig:
     """The same network, 10 epochs."""
-    return replace(smnist(), name="smnist-small", epochs=10, ema=0.999)
+    return replace(smnist(), name="smnist-small", epochs=10)
