@@ -18,16 +18,18 @@ test: $(READY)
 bench: $(READY)
 	$(BIN)/resofire bench neurons --json benchmarks/results/neurons.json
 	$(BIN)/resofire bench networks --json benchmarks/results/networks.json
+	$(BIN)/resofire bench peers --json benchmarks/results/peers.json --figure docs/peers
+	$(BIN)/resofire bench events --json benchmarks/results/events.json --figure docs/events
 
 setup: $(READY)
 
-# torch comes first and alone: it decides what the others may bring. SpikingJelly asks for torchvision and more, which
-# its neurons do not use, so it comes without its dependencies.
+# torch comes first and alone: it decides what the others may bring. SpikingJelly and snnTorch are peers to
+# measure against; they come without what they ask for, which their neurons do not use.
 $(READY): requirements.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet "$$(grep '^torch==' requirements.txt)"
 	$(BIN)/pip install --quiet --requirement requirements.txt
-	$(BIN)/pip install --quiet --no-deps spikingjelly==0.0.0.0.14
+	$(BIN)/pip install --quiet --no-deps spikingjelly==0.0.0.0.14 snntorch==1.0.0
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(READY)
 

@@ -12,7 +12,7 @@ from . import __version__
 from .ops import lif, prf, registry
 from .ops.registry import Call
 
-PACKAGES = ("torch", "numpy", "numba", "llvmlite", "triton", "spikingjelly")
+PACKAGES = ("torch", "numpy", "numba", "llvmlite", "triton", "spikingjelly", "snntorch")
 
 
 def examine() -> dict[str, object]:

@@ -9,7 +9,8 @@ import tyro
 
 from .mistake import Mistake, hint, require_writable
 
-BENCHMARKS = ("neurons", "networks")
+BENCHMARKS = ("neurons", "networks", "peers", "events")
+DRAWN = {"peers": "Beside the peers", "events": "Does the time follow the operations?"}
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,11 @@ class Bench:
     """Time the library against its peers and the memory limit: ratios in one run."""
 
     name: tyro.conf.Positional[str] = "neurons"
-    """Which benchmark: neurons or networks."""
+    """Which benchmark: neurons, networks, peers or events."""
     json: Path | None = None
     """Also write the figures to this file."""
+    figure: Path | None = None
+    """Also draw them: FIGURE.png, FIGURE.svg, and a page FIGURE.md with the table; for peers and events."""
     quick: bool = False
     """A short run: fewer sizes and repeats."""
 
@@ -30,11 +33,23 @@ class Bench:
             )
         if self.json is not None:
             require_writable("bench: --json", self.json)
+        if self.figure is not None:
+            if self.name not in DRAWN:
+                raise Mistake(f"bench: --figure is for {' and '.join(DRAWN)}, got {self.name}")
+            require_writable("bench: --figure", self.figure)
         from ..ops import retain_buffers
 
         retain_buffers()
-        result = importlib.import_module(f"resofire.benchmarks.{self.name}").run(quick=self.quick)
+        benchmark = importlib.import_module(f"resofire.benchmarks.{self.name}")
+        result = benchmark.run(quick=self.quick)
         if self.json is not None:
             self.json.write_text(json.dumps(result, indent=2) + "\n")
             print(f"figures in {self.json}")
+        if self.figure is not None:
+            from ..plot import bench, save
+
+            save(getattr(bench, f"draw_{self.name}")(result), self.figure)
+            page = f"![{DRAWN[self.name]}]({self.figure.name}.png)\n\n{benchmark.table(result)}\n"
+            Path(f"{self.figure}.md").write_text(f"# {DRAWN[self.name]}\n\nMade by `{result['command']}`.\n\n{page}")
+            print(f"drawn in {self.figure}.png")
         return 0

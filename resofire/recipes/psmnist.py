@@ -3,8 +3,8 @@
 psmnist          bitrev: the order of bit-reversed numbers
 psmnist-random   random: numpy's RandomState(92916)
 
-As `smnist`, with half its dropout and images that are not moved: this task is learnt more slowly, and overfitting begins
-later.
+As `smnist`, with half its dropout and images that are not moved: this task is learnt more slowly, and overfitting
+begins later.
 """
 
 from dataclasses import replace
