@@ -28,7 +28,7 @@ def test_doctor_as_json(capsys):
     ("arguments", "sentence"),
     [
         (["dcotor"], f"resofire: command must be one of {WORDS}, got 'dcotor' (did you mean 'doctor'?)"),
-        (["bench", "neuron"], "resofire: bench: name must be one of neurons, networks, got 'neuron' (did you mean 'neurons'?)"),
+        (["bench", "neuron"], "resofire: bench: name must be one of neurons, networks, peers, events, got 'neuron' (did you mean 'neurons'?)"),
         (["bench", "--jsn=x"], "resofire: bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
         (["bench", "--json", "."], "resofire: bench: --json must name a file, got the folder ."),
         (["bench", "--json", "/dev/null/x/y"], "resofire: bench: --json /dev/null/x/y cannot be written: Not a directory"),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from .mistake import Mistake
-from .runs import open_task, read_run
+from .runs import open_run, open_task
 
 
 @dataclass(frozen=True)
@@ -23,18 +22,9 @@ class Evaluate:
     """Print it as JSON."""
 
     def run(self) -> int:
-        from .. import models, train
+        from .. import train
 
-        try:
-            folder = models.find(self.model)
-            config = train.RunConfig.from_json(read_run(folder)["config"])
-            if not (folder / models.storage.WEIGHTS).exists():
-                raise Mistake(
-                    f"evaluate: {self.model} has no network yet; go on with: resofire train --resume {self.model}"
-                )
-            model = models.load(folder)
-        except models.StorageError as error:
-            raise Mistake(str(error)) from None
+        folder, config, model = open_run("evaluate", self.model)
         if model.config != config.model:
             print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
             return 1

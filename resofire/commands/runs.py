@@ -1,9 +1,47 @@
 """What commands about a run share: its record and its data set."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .mistake import Mistake
+
+
+class Run(NamedTuple):
+    """A run that has a network."""
+
+    folder: Path
+    config: Any  # a train.RunConfig
+    model: Any  # a models.Network
+
+
+def open_run(command: str, name: str) -> Run:
+    """A run folder, or the run of a network that comes with the package."""
+    from .. import models, train
+
+    folder = find_run(name)
+    config = train.RunConfig.from_json(read_run(folder)["config"])
+    if not (folder / models.storage.WEIGHTS).exists():
+        raise Mistake(f"{command}: {name} has no network yet; go on with: resofire train --resume {name}")
+    return Run(folder, config, open_model(name))
+
+
+def open_model(name: str) -> Any:
+    """A trained network: of a run, of a file of weights, or one that comes with the package."""
+    from .. import models
+
+    try:
+        return models.load(models.find(name))
+    except models.StorageError as error:
+        raise Mistake(str(error)) from None
+
+
+def find_run(name: str) -> Path:
+    from .. import models
+
+    try:
+        return models.find(name)
+    except models.StorageError as error:
+        raise Mistake(str(error)) from None
 
 
 def open_task(config: Any, data_dir: Path | None) -> Any:

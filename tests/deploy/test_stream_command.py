@@ -1,0 +1,141 @@
+"""resofire stream as a user meets it: files, pipes, wavs, texts, a terminal, mistakes."""
+
+import io
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import wave
+
+import numpy as np
+import pytest
+import torch
+
+import resofire
+from resofire import cli, data, models
+from resofire.models import ClassifierConfig, build
+
+
+@pytest.fixture(scope="module")
+def digit():
+    """One test image, [64], and what the shipped network says of it."""
+    x = data.load("digits")["test"].batch(np.arange(1)).x
+    with torch.no_grad():
+        return x[0, :, 0].tolist(), resofire.pretrained("digits")(x)[0]
+
+
+def shown(capsys, *arguments):
+    assert cli.main(["stream", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("between", [" ", "\n", ", ", ",\n\n"])
+@pytest.mark.parametrize("chunk", [1, 64, 1000])
+def test_values_from_a_file(digit, tmp_path, capsys, between, chunk):
+    values, logits = digit
+    (tmp_path / "x.txt").write_text(between.join(map(repr, values)))
+    found = json.loads(shown(capsys, "digits", tmp_path / "x.txt", "--chunk", chunk, "--json"))
+    assert found["steps"] == 64
+    assert found["prediction"] == int(logits.argmax())
+    np.testing.assert_allclose(found["scores"], logits, atol=1e-4)
+    assert set(found["fire_rates"]) == set(models_rates())
+    assert 0 < found["energy_mj"] < 1
+
+
+def models_rates():
+    folder = models.find("digits")
+    return json.loads((folder / "result.json").read_text())["fire_rates"]
+
+
+def test_a_line_for_a_person(digit, tmp_path, capsys):
+    (tmp_path / "x.txt").write_text(" ".join(map(repr, digit[0])))
+    assert shown(capsys, "digits", tmp_path / "x.txt").startswith(f"step 64: class {int(digit[1].argmax())} (+")
+
+
+def test_standard_input(digit, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(map(repr, digit[0]))))
+    assert json.loads(shown(capsys, "digits", "-", "--json"))["prediction"] == int(digit[1].argmax())
+
+
+def test_a_live_line_in_a_terminal(digit, tmp_path):
+    (tmp_path / "x.txt").write_text(" ".join(map(repr, digit[0] * 2000)))
+    first, second = pty.openpty()
+    code = "import sys; from resofire.cli import main; sys.exit(main())"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "stream", "digits", str(tmp_path / "x.txt")],
+        stderr=second, stdout=subprocess.PIPE, env={**os.environ, "TERM": "xterm"}, timeout=120, check=True,
+    )  # fmt: skip
+    os.close(second)
+    live = os.read(first, 100_000).decode()
+    os.close(first)
+    assert live.startswith("\r\x1b[Kstep ")
+    assert live.endswith("\r\x1b[K")
+    assert "\n" not in live
+    assert ran.stdout.decode().startswith("step 128,000: class ")
+
+
+def saved(tmp_path, **settings):
+    config = ClassifierConfig(**{"inputs": 1, "classes": 3, "features": 8, "depth": 1, **settings})
+    models.save(build(config).eval(), tmp_path / "net")
+    return tmp_path / "net"
+
+
+def test_several_values_in_a_step(tmp_path, capsys):
+    net = saved(tmp_path, inputs=2)
+    (tmp_path / "x.txt").write_text("1 2\n3,4\n\n5 6\n")
+    assert json.loads(shown(capsys, net, tmp_path / "x.txt", "--json"))["steps"] == 3
+    (tmp_path / "x.txt").write_text("1 2\n3\n")
+    assert cli.main(["stream", str(net), str(tmp_path / "x.txt")]) == 2
+    assert "stream: line 2 must hold 2 numbers, one step, got 1" in capsys.readouterr().err
+
+
+def test_tokens(tmp_path, capsys):
+    net = saved(tmp_path, inputs=None, vocabulary=7)
+    (tmp_path / "x.txt").write_text("1 2 6 0")
+    assert json.loads(shown(capsys, net, tmp_path / "x.txt", "--json"))["steps"] == 4
+    for text, words in (("1 7", "input must hold tokens from 0 to 6, got 7"), ("1.5", "must hold whole numbers")):
+        (tmp_path / "x.txt").write_text(text)
+        assert cli.main(["stream", str(net), str(tmp_path / "x.txt")]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_wav(tmp_path, capsys):
+    net, file = saved(tmp_path), tmp_path / "a.wav"
+    with wave.open(str(file), "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(8000)
+        out.writeframes(struct.pack("<100h", *range(-50, 50)))
+    assert json.loads(shown(capsys, net, file, "--json"))["steps"] == 100
+    assert cli.main(["stream", str(saved(tmp_path / "b", inputs=2)), str(file)]) == 2
+    assert "does not take one value at a step" in capsys.readouterr().err
+    file.write_bytes(b"RIFF")
+    assert cli.main(["stream", str(net), str(file)]) == 2
+    assert "must be a wav file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("1 x", [], "stream: line 1 must hold numbers, got '1 x'"),
+        ("\n\n", [], "must hold at least one step, got none"),
+        ("1", ["--chunk", "0"], "--chunk must be a positive whole number, got 0"),
+        ("1", ["--text"], "--text is for networks that read characters, digits does not"),
+    ],
+)
+def test_mistakes(tmp_path, capsys, text, arguments, words):
+    (tmp_path / "x.txt").write_text(text)
+    assert cli.main(["stream", "digits", str(tmp_path / "x.txt"), *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_files_and_networks_that_are_not_there(tmp_path, capsys):
+    assert cli.main(["stream", "digits", str(tmp_path / "none")]) == 2
+    assert "cannot be read: No such file or directory" in capsys.readouterr().err
+    (tmp_path / "x.txt").write_bytes(b"\xff\xfe\x00")
+    assert cli.main(["stream", "digits", str(tmp_path / "x.txt")]) == 2
+    assert "cannot be read: it is no text" in capsys.readouterr().err
+    assert cli.main(["stream", "digit", str(tmp_path / "x.txt")]) == 2
+    assert "did you mean 'digits'?" in capsys.readouterr().err
