@@ -11,20 +11,22 @@ from .bench import Bench
 from .data import Data
 from .doctor import Doctor
 from .evaluate import Evaluate
+from .measure import Measure
 from .mistake import Mistake, hint
 from .reproduce import Reproduce
 from .stream import Stream
 from .train import Train
 
 COMMANDS = {
-    "train": Train, "evaluate": Evaluate, "data": Data, "stream": Stream, "bench": Bench, "reproduce": Reproduce,
-    "doctor": Doctor,
+    "train": Train, "evaluate": Evaluate, "data": Data, "measure": Measure, "stream": Stream, "bench": Bench,
+    "reproduce": Reproduce, "doctor": Doctor,
 }  # fmt: skip
 # Train is here for the help; its flags depend on the recipe, see cli._parse_train.
 Command = (
     Annotated[Train, tyro.conf.subcommand("train", prefix_name=False)]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate", prefix_name=False)]
     | Annotated[Data, tyro.conf.subcommand("data", prefix_name=False)]
+    | Annotated[Measure, tyro.conf.subcommand("measure", prefix_name=False)]
     | Annotated[Stream, tyro.conf.subcommand("stream", prefix_name=False)]
     | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce", prefix_name=False)]

@@ -1,0 +1,210 @@
+"""The networks to compare with, counted in the same kinds: the paper's formulas for S4, Binary S4D and GSU; a diagonal
+S4 and a Transformer block, which are ours.
+
+Per time step, D channels, H state size, R the fire rate of the layer that feeds the Linears, C the tokens attended to:
+
+    s4            A u + B x: H² + DH MACs; C u: HD; D x: D²; two Linears: 2D²; a sigmoid: D nonlinear; a gate: D
+                  products
+    binary-s4d    the same, but the Linears see spikes (2 R D² accumulates) and H() is D comparisons
+    gsu           the same as s4, but one of each pair in the Linears is ternary: 2 R D² accumulates
+    s4d           D channels with H/2 complex states each, as the method is run step by step in truth: 6 MACs and 2
+                  products a state (rotate, add B x, read C u), D x: D MACs; the rest as s4
+    transformer   Q, K, V and output: 4D² MACs; Q K^T and A V: CD each; softmax in each head: C comparisons (maximum),
+                  2C additions, C exponentials, a reciprocal, which multiplies the D outputs; MLP: 8D² MACs, 4D GELUs;
+                  two layer norms of D MACs, 3D additions, 2D products and a root. C is the length if it looks both
+                  ways, else (length + 1) / 2
+
+Biases begin the sums. All but the transformer, which has its own, get a batch norm where the network they are compared
+with has one, and one shortcut of D additions. Both ways: the state space (all of A, B, C) is there twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ops.registry import nearest
+from .counts import NUMBER, Count, Counts, joined, require_positive, require_rate, require_widths
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a peer's block stands."""
+
+    steps: float  # of one inference
+    context: float  # tokens that attention looks at from a step, on average
+    state_size: int
+    rate: float
+    directions: int
+    norm: bool
+
+
+def s4(width: int, name: str, site: Site) -> list[Count]:
+    return [*_states(width, name, site), _linears(width, name, site, spikes=False), *_rest(width, name, site)]
+
+
+def binary_s4d(width: int, name: str, site: Site) -> list[Count]:
+    spike = Count(layer=f"{name}.spike", component="spatial neuron", times=site.steps, compare=width)
+    return [*_states(width, name, site), spike, _linears(width, name, site, spikes=True), *_rest(width, name, site)]
+
+
+def gsu(width: int, name: str, site: Site) -> list[Count]:
+    return [*_states(width, name, site), _linears(width, name, site, spikes=True), *_rest(width, name, site)]
+
+
+def s4d(width: int, name: str, site: Site) -> list[Count]:
+    states = site.directions * width * site.state_size / 2
+    space = _stated(f"{name}.state_space", site, mac=6 * states, multiply=2 * states, weights=6 * states,
+                    states=2 * states, width=width)  # fmt: skip
+    through = Count(layer=f"{name}.feedthrough", component="feedthrough", times=site.steps, mac=width,
+                    weights_read=NUMBER * width)  # fmt: skip
+    return [space, through, _linears(width, name, site, spikes=False), *_rest(width, name, site)]
+
+
+def transformer(width: int, name: str, site: Site) -> list[Count]:
+    heads, context = max(1, width // 64), site.context
+
+    def part(layer: str, component: str, **counted: float) -> Count:
+        return Count(layer=f"{name}.{layer}", component=component, times=site.steps, **counted)
+
+    norms = [
+        part(f"norm{i}", "norm", mac=width, add=3 * width, multiply=2 * width, nonlinear=1,
+             weights_read=NUMBER * 2 * width, activations_read=NUMBER * width, activations_written=NUMBER * width)
+        for i in range(2)
+    ]  # fmt: skip
+    return [
+        *norms,
+        part("projections", "token linear", mac=4 * width**2, weights_read=NUMBER * 4 * width * (width + 1),
+             activations_read=NUMBER * 2 * width, activations_written=NUMBER * 4 * width),
+        # Keys and values of the tokens so far are the state: read as a whole at each step, one of each written.
+        part("attention", "attention", mac=2 * context * width, state_read=NUMBER * 2 * context * width,
+             state_written=NUMBER * 2 * width, activations_read=NUMBER * width, activations_written=NUMBER * width),
+        part("softmax", "softmax", compare=heads * context, add=2 * heads * context, multiply=width,
+             nonlinear=heads * (context + 1), activations_read=NUMBER * heads * context,
+             activations_written=NUMBER * heads * context),
+        part("mlp", "channel linear", mac=8 * width**2, nonlinear=4 * width,
+             weights_read=NUMBER * (8 * width + 5) * width, activations_read=NUMBER * 5 * width,
+             activations_written=NUMBER * 5 * width),
+        *(_residual(width, f"{name}.shortcut{i}", site) for i in range(2)),
+    ]  # fmt: skip
+
+
+PEERS: dict[str, Callable[[int, str, Site], list[Count]]] = {
+    "s4": s4, "binary-s4d": binary_s4d, "gsu": gsu, "s4d": s4d, "transformer": transformer
+}  # fmt: skip
+TITLES = {
+    "s4": "S4-LegS",
+    "binary-s4d": "Binary S4D",
+    "gsu": "GSU",
+    "s4d": "S4D (diagonal)",
+    "transformer": "Transformer",
+}
+
+
+def peer(
+    name: str, widths: tuple[int, ...], length: float, *, state_size: int = 64, rate: float = 0.0,
+    bidirectional: bool = False, norm: bool = True, sequences: int = 1,
+) -> Counts:  # fmt: skip
+    """The blocks of a peer, for inferences of `length` time steps.
+
+    name          one of PEERS
+    widths        the channels of each block: (128,) * 6 is six of 128
+    state_size    H
+    rate          R, the fire rate of peers that spike
+    sequences     into how many equal ones the time steps of an inference are divided: no attention from one to another
+    """
+    require_peers("peer", (name,))
+    require_widths("peer", widths)
+    require_rate("peer", "rate", rate)
+    for each, value in (("length", length), ("state_size", state_size), ("sequences", sequences)):
+        require_positive("peer", each, value)
+    own = length / sequences
+    context = own if bidirectional else (own + 1) / 2
+    site = Site(length, context, state_size, rate, 1 + bidirectional, norm)
+    blocks = (PEERS[name](width, f"blocks.{number}", site) for number, width in enumerate(widths))
+    return joined(TITLES[name], length, *blocks)
+
+
+def require_peers(owner: str, names: tuple[str, ...]) -> None:
+    if isinstance(names, str):
+        raise ValueError(f"{owner}: against must be a tuple of names, got {names!r}")
+    for name in names:
+        if name not in PEERS:
+            raise ValueError(f"{owner}: against must be among {nearest(name, list(PEERS))}, got {name!r}")
+
+
+def law(products: Callable[[int, int], float]) -> str:
+    """A number of products as a polynomial in D and H, found from its values: H² + 2DH."""
+    terms: dict[str, Callable[[int, int], int]] = {
+        "H²": lambda d, h: h * h, "D²": lambda d, h: d * d, "DH": lambda d, h: d * h, "D": lambda d, h: d,
+        "H": lambda d, h: h,
+    }  # fmt: skip
+    points = [(d, h) for d in (1, 2, 3, 5) for h in (2, 4, 6)]
+    matrix = np.array([[term(*point) for term in terms.values()] for point in points], float)
+    values = np.array([products(*point) for point in points])
+    found = np.linalg.lstsq(matrix, values, rcond=None)[0]
+    if not np.allclose(matrix @ found, values):
+        return "no polynomial of D and H"
+    kept = [(name, float(factor)) for name, factor in zip(terms, found, strict=True) if abs(factor) > 1e-9]
+    return " + ".join(name if abs(factor - 1) < 1e-9 else f"{factor:.6g}{name}" for name, factor in kept)
+
+
+def complexity(name: str, *, bidirectional: bool = False) -> str:
+    """What a peer's dynamics (the state and its read-out) multiply in a time step, in D and H."""
+
+    def products(width: int, state_size: int) -> float:
+        block = peer(name, (width,), 1, state_size=state_size, bidirectional=bidirectional).only(
+            "state space", "attention"
+        )
+        return block.per_step("mac") + block.per_step("multiply")
+
+    # Attention has no state of a fixed size: at the one step of `products` its context is 1.
+    return law(products).replace("D", "CD") if name == "transformer" else law(products)
+
+
+def _states(width: int, name: str, site: Site) -> list[Count]:
+    size, ways = site.state_size, site.directions
+    products = ways * (size**2 + 2 * width * size)
+    space = _stated(f"{name}.state_space", site, mac=products, weights=products, states=ways * size, width=width)
+    through = Count(layer=f"{name}.feedthrough", component="feedthrough", times=site.steps, mac=width**2,
+                    weights_read=NUMBER * width**2)  # fmt: skip
+    return [space, through]
+
+
+def _stated(
+    layer: str, site: Site, *, mac: float, weights: float, states: float, width: int, multiply: float = 0
+) -> Count:
+    return Count(
+        layer=layer, component="state space", times=site.steps, mac=mac, multiply=multiply,
+        weights_read=NUMBER * weights, state_read=NUMBER * states, state_written=NUMBER * states,
+        activations_read=NUMBER * width, activations_written=NUMBER * width,
+    )  # fmt: skip
+
+
+def _linears(width: int, name: str, site: Site, *, spikes: bool) -> Count:
+    work: dict[str, float] = {"ac": 2 * site.rate * width**2} if spikes else {"mac": 2 * width**2}
+    used = site.rate if spikes else 1
+    return Count(
+        layer=f"{name}.linears", component="channel linear", times=site.steps, **work,
+        weights_read=NUMBER * 2 * (used * width + 1) * width, activations_read=NUMBER * width,
+        activations_written=NUMBER * 2 * width,
+    )  # fmt: skip
+
+
+def _rest(width: int, name: str, site: Site) -> list[Count]:
+    gate = Count(
+        layer=f"{name}.gate", component="gate", times=site.steps, nonlinear=width, multiply=width,
+        activations_read=NUMBER * 2 * width, activations_written=NUMBER * width,
+    )  # fmt: skip
+    if not site.norm:
+        return [gate, _residual(width, f"{name}.shortcut", site)]
+    norm = Count(
+        layer=f"{name}.norm", component="norm", times=site.steps, multiply=width, add=width,
+        weights_read=NUMBER * 2 * width, activations_read=NUMBER * width, activations_written=NUMBER * width,
+    )  # fmt: skip
+    return [gate, _residual(width, f"{name}.shortcut", site), norm]
+
+
+def _residual(width: int, layer: str, site: Site) -> Count:
+    return Count(layer=layer, component="residual", times=site.steps, add=width, activations_read=NUMBER * 2 * width,
+                 activations_written=NUMBER * width)  # fmt: skip

@@ -1,0 +1,196 @@
+"""A network measured from end to end: what is found, what it looks like, and what is refused."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from resofire.data.task import Batch
+from resofire.measure import COSTS, PEERS, Costs, count_ops, energy, fire_rates, measure, peer, report
+from resofire.measure.costs import FLOAT32, INT8
+from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, build
+from resofire.nn import LIFConfig, PRFConfig
+from resofire.plot.measure import draw
+
+NEURON = PRFConfig(delta=(0.2, 0.8), threshold=0.1)
+CONFIGS = {
+    "classifier": ClassifierConfig(inputs=2, classes=3, features=16, depth=3, neuron=NEURON),
+    "bidirectional": ClassifierConfig(inputs=2, classes=3, features=16, depth=2, neuron=NEURON, bidirectional=True),
+    "lif": ClassifierConfig(inputs=2, classes=3, features=16, depth=2, neuron=LIFConfig(threshold=0.2)),
+    "per-step": ClassifierConfig(inputs=2, classes=3, features=16, depth=1, neuron=NEURON, pool="none"),
+    "retrieval": RetrievalConfig(inputs=2, features=16, depth=1, neuron=NEURON),
+    "feedforward": FeedforwardConfig(sizes=(2, 12, 16, 3), neuron=NEURON, gain=4.0),
+}
+MODEL = CONFIGS["classifier"]
+
+
+def batches(config, count=4, steps=20):
+    x = torch.randn(count, 2, steps, 2) if isinstance(config, RetrievalConfig) else torch.randn(count, steps, 2)
+    return [Batch(x, torch.zeros(count), None), Batch(x[:1], torch.zeros(1), None)]
+
+
+@pytest.fixture(params=CONFIGS)
+def found(request):
+    config = CONFIGS[request.param]
+    return measure(build(config), batches(config), against=tuple(PEERS))
+
+
+def test_what_is_found_is_json_and_adds_up(found):
+    assert json.loads(json.dumps(found)) == found
+    audited = found["energy"]["audited"]
+    parts = audited["components"].values()
+    assert sum(each["pJ_per_step"] for each in parts) == pytest.approx(audited["pJ_per_step"])
+    assert audited["pJ_per_step"] * found["length"]["value"] * 1e-9 == pytest.approx(audited["mJ_per_inference"])
+    counted = found["counts"]
+    for kind, per_step in counted["per_step"].items():
+        over_layers = sum(layer[kind] * layer["times"] for layer in counted["layers"])
+        assert over_layers / found["length"]["value"] == pytest.approx(per_step)
+    by_cost = sum(counted["per_step"][kind] * found["costs"][kind] for kind in ("mac", "ac", "multiply", "add"))
+    by_cost += sum(counted["per_step"][kind] * found["costs"][kind] for kind in ("compare", "nonlinear"))
+    assert by_cost == pytest.approx(audited["pJ_per_step"])
+    for each in found["peers"].values():
+        assert each["audited"]["times_ours"] * audited["mJ_per_inference"] == pytest.approx(
+            each["audited"]["mJ_per_inference"]
+        )
+
+
+def test_the_block_is_free_of_macs_and_nonlinear_functions(found):
+    assert found["block"]["no_mac"]
+    assert found["block"]["no_nonlinear"]
+    neuron, ways = found["network"]["neuron"], 1 + found["network"]["bidirectional"]
+    assert found["block"]["dynamics"] == {("PRF", 1): "5D", ("PRF", 2): "10D", ("LIF", 1): "D"}[neuron, ways]
+
+
+def test_report_fits_and_names_everything(found):
+    text = report(found)
+    assert max(map(len, text.splitlines())) <= 100
+    for name in (*found["rates"]["layers"], *found["energy"]["audited"]["components"]):
+        assert name in text
+    for each in found["peers"].values():
+        assert each["title"] in text
+        assert f"{each['audited']['times_ours']:,.1f}x" in text
+
+
+def test_figure(found):
+    """Three panels; a bar for each part and each peer; no text on another."""
+    drawn = draw(json.loads(json.dumps(found)))
+    drawn.draw_without_rendering()
+    rates, components, peers = drawn.axes
+    shown = sum(len(line.get_xdata()) for line in rates.lines[:-1])
+    assert shown == len(found["rates"]["layers"])
+    assert [label.get_text() for label in components.get_yticklabels()] == list(
+        found["energy"]["audited"]["components"]
+    )
+    assert len(peers.patches) == 1 + len(found["peers"])
+    for panel in drawn.axes:
+        boxes = [text.get_window_extent() for text in [*panel.texts, *panel.get_yticklabels()]]
+        legend = panel.get_legend()
+        boxes += [] if legend is None else [text.get_window_extent() for text in legend.get_texts()]
+        boxes = [box for box in boxes if box.width > 0]
+        for i, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[:i])
+
+
+def test_length_is_measured_or_given():
+    model, data = build(MODEL), batches(MODEL)
+    assert measure(model, data)["length"]["value"] == 20
+    twice = measure(model, data, 40)
+    assert twice["length"]["value"] == 40
+    pair = CONFIGS["retrieval"]
+    assert measure(build(pair), batches(pair))["length"]["value"] == 40
+    packed = Batch(torch.randn(1, 30, 2), torch.zeros(3), torch.tensor([0, 5, 20, 30], dtype=torch.int32))
+    assert measure(model, [packed])["length"]["value"] == 10
+
+
+def test_published_account_of_a_network():
+    """The paper's own arithmetic, at the paper's costs whatever the table is, and one document of a pair."""
+    for name in ("classifier", "bidirectional", "retrieval"):
+        config = CONFIGS[name]
+        found = measure(build(config), batches(config), 40, costs="int8")
+        rates, width, depth = found["rates"]["layers"], config.features, config.depth
+        both = 0.5 if config.bidirectional else 1
+        total = sum(rate * (both if "token" in layer else 1) for layer, rate in rates.items())
+        mean = total / (2 * (depth + 1))
+        assert found["rates"]["mean_as_published"] == pytest.approx(mean)
+        pj = depth * (5 * 4.6 * width + 3 * 0.9 * width + 2 * 0.9 * (mean * width**2 + width))
+        published = found["energy"]["published"]
+        assert published["pJ_per_step"] == pytest.approx(pj)
+        assert published["mJ_per_inference"] == pytest.approx(pj * 40e-9 / found["length"]["sequences"])
+
+
+@pytest.mark.parametrize(("name", "reason"), [("lif", "PRF only, not for the LIF"), ("feedforward", "not for a Feed")])
+def test_no_published_account_where_the_paper_has_none(name, reason):
+    found = measure(build(CONFIGS[name]), batches(CONFIGS[name]))
+    assert reason in found["energy"]["published"]["not_defined"]
+    assert found["peers"]["s4"]["published"] is None
+    assert reason in report(found)
+
+
+def test_a_peer_has_the_networks_own_frame():
+    """The same input layer, pool and head: what differs is the blocks."""
+    config = CONFIGS["classifier"]
+    found = measure(build(config), batches(config))
+    ours, theirs = found["energy"]["audited"]["components"], found["peers"]["s4"]["audited"]["components"]
+    for component in ("encoder", "norm", "pool", "head"):
+        assert ours[component] == theirs[component]
+    blocks = energy(peer("s4", (16,) * 3, 20, norm=False)).pj_per_step
+    frame = sum(ours[component]["pJ_per_step"] for component in ("encoder", "norm", "pool", "head"))
+    assert found["peers"]["s4"]["audited"]["pJ_per_step"] == pytest.approx(blocks + frame)
+
+
+def test_nothing_of_the_callers_is_changed():
+    """Neither the mode of each layer, nor the running statistics, nor the random numbers."""
+    model = build(MODEL)
+    model.encoder.blocks[1].eval()
+    modes = [module.training for module in model.modules()]
+    statistics = model.encoder.norm.running_mean.clone()
+    data, state = batches(MODEL), torch.get_rng_state()
+    measure(model, data)
+    assert [module.training for module in model.modules()] == modes
+    assert torch.equal(model.encoder.norm.running_mean, statistics)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_tables_of_costs():
+    assert FLOAT32.mac == pytest.approx(FLOAT32.multiply + FLOAT32.add) == 4.6
+    assert INT8.mac == pytest.approx(0.2 + 0.1)
+    model = build(MODEL)
+    counts = count_ops(model, (20, 2), fire_rates(model, batches(MODEL)))
+    plain, sram, dram = (energy(counts, name).pj_per_step for name in ("float32", "sram", "dram"))
+    moved = {kind: counts.per_step(kind) for kind in ("weights_read", "state_read", "state_written")}
+    activations = counts.per_step("activations_read") + counts.per_step("activations_written")
+    near = (moved["state_read"] + moved["state_written"] + activations) * 20 / 8
+    assert sram - plain == pytest.approx(moved["weights_read"] * 100 / 8 + near)
+    assert dram - plain == pytest.approx(moved["weights_read"] * 1300 / 8 + near)
+    assert all("Horowitz" in table.source for table in COSTS.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ((0,), {}, "measure: length must be a positive number, got 0"),
+        (("long",), {}, "measure: length must be a positive number, got 'long'"),
+        (
+            (),
+            {"against": ("transfomer",)},
+            r"measure: against must be among .*did you mean 'transformer'.*, got 'transfomer'",
+        ),
+        ((), {"against": "s4"}, "measure: against must be a tuple of names, got 's4'"),
+        ((), {"state_size": -1}, "measure: state_size must be a positive number, got -1"),
+        ((), {"costs": "7nm"}, r"measure: costs must be a Costs or one of .*'float32'.*, got '7nm'"),
+    ],
+)
+def test_bad_input(arguments, settings, message):
+    with pytest.raises(ValueError, match=message):
+        measure(build(MODEL), batches(MODEL), *arguments, **settings)
+
+
+def test_more_bad_input():
+    with pytest.raises(ValueError, match="batches must hold at least one time step, got 0 sequences"):
+        measure(build(MODEL), [])
+    with pytest.raises(ValueError, match="measure: model must be a Classifier, Retrieval or Feedforward, got Linear"):
+        measure(torch.nn.Linear(1, 1), [])
+    with pytest.raises(ValueError, match="Costs: mac must be a number of at least 0, got -1"):
+        replace(FLOAT32, mac=-1)
+    assert Costs(name="mine", source="me", mac=1, ac=1, multiply=1, add=1, compare=1, nonlinear=1).of("state_read") == 0

@@ -1,0 +1,110 @@
+"""The paper's account comes out to the digits that it prints; its slips are what they are said to be."""
+
+import numpy as np
+import pytest
+
+from resofire.measure import compare_published, energy, report_published
+from resofire.measure.published import TASKS, average_rate, published_counts
+
+MAC, MULTIPLY, AC = 4.6, 3.7, 0.9
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return {each["task"]: each for each in compare_published()}
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_every_printed_number_comes_out(task, tasks):
+    found = tasks[task.name]
+    assert found["average"]["reproduced"] == task.average
+    assert found["energy"]["reproduced"] == task.energy
+    assert found["s4"]["reproduced"] == task.s4_energy
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_arithmetic_and_formula_by_hand(task, tasks):
+    """What the paper must have done for its networks and for S4, and its formula with its rates of each layer."""
+    width, depth = task.model.features, task.model.depth
+    temporal, spatial = ([float(rate) / 100 for rate in kind] for kind in (task.temporal, task.spatial))
+    mean = (sum(temporal) + sum(spatial)) / (2 * (depth + 1))
+    done = depth * (5 * MAC * width + 3 * AC * width + 2 * AC * (mean * width**2 + width))
+    printed = sum(
+        5 * MULTIPLY * width + 3 * AC * width + AC * (a * width**2 + width) + AC * (b * width**2 + width)
+        for a, b in zip(temporal, spatial, strict=True)
+    )
+    assert f"{done * task.length * 1e-9:.3f}" == task.energy
+    assert tasks[task.name]["energy"]["formula"] == pytest.approx(printed * task.length * 1e-9, rel=1e-12)
+    # S4: D and H in each other's place, twice, the gate once.
+    d, h = 64, task.s4_features
+    s4 = 2 * MAC * (h * h + 2 * d * h + d * d + 2 * d * d) + MAC * 2 * d + MULTIPLY * d
+    assert f"{s4 * task.s4_depth * task.length * 1e-9:.3f}" == task.s4_energy
+
+
+def test_the_formula_alone_misses_by_up_to_11_per_cent(tasks):
+    deviations = [each["energy"]["formula_deviation"] for each in tasks.values()]
+    assert max(map(abs, deviations)) < 0.15
+    assert all(f"{each['energy']['formula']:.3f}" != each["energy"]["printed"] for each in tasks.values())
+
+
+def test_no_state_size_gives_the_energies_of_s4_for_text_and_image(tasks):
+    """By the printed formula at the paper's own sizes; where there is one, it is no whole number."""
+    needed = {name: each["s4"]["state_size_needed"] for name, each in tasks.items()}
+    assert [name for name, size in needed.items() if size is None] == ["Text", "Image"]
+    for name in ("ListOps", "Retrieval", "Pathfinder"):
+        task = next(each for each in TASKS if each.name == name)
+        width, size = task.model.features, needed[name]
+        per_layer = MAC * (size**2 + 2 * width * size + 3 * width**2 + 2 * width) + MULTIPLY * width
+        assert per_layer * task.model.depth * task.length * 1e-9 == pytest.approx(float(task.s4_energy))
+
+
+def test_the_energies_of_s4_lie_on_one_curve():
+    """MACs of a block over its width w: 2 w² + 256 w + a constant, found from the printed numbers alone."""
+    width, depth, length, mj = np.array(
+        [(task.s4_features, task.s4_depth, task.length, float(task.s4_energy)) for task in TASKS]
+    ).T
+    macs, rounding = (each * 1e9 / (MAC * depth * length) for each in (mj, 0.0005))
+    curve = np.stack([width**2, width, np.ones(5)], 1)
+    found = np.linalg.lstsq(curve / rounding[:, None], macs / rounding, rcond=None)[0]
+    assert np.all(np.abs(curve @ found - macs) <= rounding)
+    # With H = 64: 2 w², 4 H w, and 6 H² with a gate of H.
+    assert found == pytest.approx([2, 4 * 64, 6 * 64**2 + 2 * 64 + 64 * MULTIPLY / MAC], rel=5e-4)
+
+
+def test_claims(tasks):
+    """The mean saving is not that of the tasks; spatial neurons do not fire more in Image and Pathfinder."""
+    assert sum(each["saving"]["printed"] for each in tasks.values()) / 5 == pytest.approx(97.5, abs=0.05)
+    assert tasks["Text"]["saving"]["printed"] == pytest.approx(92.0, abs=0.05)
+    ours, s4 = (sum(float(each[key]["printed"]) for each in tasks.values()) for key in ("energy", "s4"))
+    assert f"{100 * (1 - ours / s4):.2f}" == tasks["Text"]["claim_of_average_saving"]
+    fewer = [name for name, each in tasks.items() if each["average"]["spatial"] < each["average"]["temporal"]]
+    assert fewer == ["Image", "Pathfinder"]
+
+
+def test_audited_is_more_than_published(tasks):
+    """Most of all where a second direction or a second document was left out."""
+    over = {name: each["energy"]["audited_over_printed"] for name, each in tasks.items()}
+    assert min(over.values()) > 1
+    assert sorted(over, key=over.get)[-3:] == ["Image", "Pathfinder", "Retrieval"]
+
+
+def test_average_of_one_layer_more_than_there_is():
+    assert average_rate([0.1, 0.3], [0.2, 0.6]) == pytest.approx(0.3)
+    assert average_rate([0.1, 0.3], [0.2, 0.6], as_published=True) == pytest.approx(0.2)
+
+
+def test_published_counts_charge_products_as_macs():
+    done, printed = (published_counts((10,), [0.1], [0.3], 5, printed=flag) for flag in (False, True))
+    assert (done.per_step("mac"), done.per_step("multiply")) == (50, 0)
+    assert (printed.per_step("mac"), printed.per_step("multiply")) == (0, 50)
+    assert energy(printed).components["channel linear"] == pytest.approx(5 * AC * 0.3 * 100)
+    assert energy(done).components["channel linear"] == pytest.approx(5 * AC * 0.1 * 100)
+
+
+def test_report(tasks):
+    text = report_published(list(tasks.values()))
+    assert max(map(len, text.splitlines())) <= 100
+    for task in TASKS:
+        assert text.count(task.name) == 3
+        assert all(number in text for number in (task.average, task.energy, task.s4_energy))
+    assert text.count("not derivable") == 2
