@@ -1,0 +1,71 @@
+"""What a folded network does, counted number by number: no multiply-accumulate, no product but in a neuron's state."""
+
+import numpy as np
+import pytest
+from counting import Number, Tally
+from folds import CASES, given, network
+
+from resofire.deploy import fold
+from resofire.deploy.reference import walk
+
+STEPS = 12
+PRODUCTS = {"prf": 4, "lif": 1, "spatial": 0}
+
+
+def layers_counted(folded, x):
+    """The layers of a folded network in plain Python on numbers that note what is done with them; and the spikes."""
+    tally = Tally()
+    spikes = [[] for _ in folded.layers]
+    states = [[(Number(0.0, tally), Number(0.0, tally))] * layer.neurons[0].count for layer in folded.layers]
+    for now in x:
+        first = folded.table[now] if folded.tokens else now @ folded.table
+        z = [Number(float(value), tally) for value in first]
+        for number, layer in enumerate(folded.layers):
+            (neurons,) = layer.neurons
+            with tally.at(neurons.kind):
+                fired = [fire(neurons, i, z[i], states[number], tally) for i in range(neurons.count)]
+            spikes[number].append(fired)
+            with tally.at("synapses"):
+                if layer.fresh:
+                    z = [Number(0.0, tally) for _ in layer.rows[0]]
+                for row in layer.rows[fired]:
+                    z = [total.plus_weight(Number(float(weight), tally)) for total, weight in zip(z, row, strict=True)]
+                if layer.clear is not None:
+                    z = [Number(0.0, tally) if clear else value for clear, value in zip(layer.clear, z, strict=True)]
+    return tally, [np.array(each) for each in spikes]
+
+
+def fire(neurons, i, z, states, tally):
+    # A sign is no product: the number is added, subtracted or left out.
+    seen = Number(float(neurons.sign[i]) * z.value, tally)
+    if neurons.kind == "spatial":
+        return seen >= float(neurons.threshold[i])
+    u, r = states[i]
+    re, im, current = (Number(float(each[i]), tally) for each in (neurons.phi_re, neurons.phi_im, neurons.current))
+    given = seen + current
+    u, r = (re * u - im * r + given, im * u + re * r) if neurons.kind == "prf" else (re * u + given, r)
+    fired = u >= float(neurons.threshold[i])
+    if fired and neurons.reset == "soft":
+        u = u - Number(float(neurons.threshold[i]), tally)
+    elif fired and neurons.reset == "hard":
+        u = Number(0.0, tally)
+    states[i] = (u, r)
+    return fired
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if "bidirectional" not in name])
+def test_a_layer_adds_rows_compares_and_multiplies_its_state_only(case):
+    folded = fold(network(CASES[case]))
+    x = given(CASES[case], STEPS).numpy()
+    tally, spikes = layers_counted(folded, x)
+    for ours, theirs in zip(spikes, walk(folded, x).spikes, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    done = tally.done
+    assert not [kind for _, kind in done if kind in ("mac", "nonlinear")]
+    for kind, products in PRODUCTS.items():
+        count = sum(layer.neurons[0].count for layer in folded.layers if layer.neurons[0].kind == kind)
+        assert done[kind, "multiply"] == products * count * STEPS
+        assert done[kind, "compare"] == count * STEPS
+    rows = sum(int(fired.sum()) * layer.rows.shape[1] for fired, layer in zip(spikes, folded.layers, strict=True))
+    assert done["synapses", "ac"] == rows > 0
+    assert {kind for place, kind in done if place == "synapses"} == {"ac"}
