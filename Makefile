@@ -20,6 +20,7 @@ bench: $(READY)
 	$(BIN)/resofire bench networks --json benchmarks/results/networks.json
 	$(BIN)/resofire bench peers --json benchmarks/results/peers.json --figure docs/peers
 	$(BIN)/resofire bench events --json benchmarks/results/events.json --figure docs/events
+	$(BIN)/resofire bench stream --json benchmarks/results/stream.json
 
 setup: $(READY)
 

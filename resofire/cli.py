@@ -48,6 +48,8 @@ def _flags(command: Any, prefix: str = "") -> set[str]:
         found |= {f"--{name}", f"--{prefix}no-{field.name.replace('_', '-')}"}
         if dataclasses.is_dataclass(value):
             found |= _flags(value, "" if field.name == "config" else f"{name}.")
+        if isinstance(value, dict):
+            found |= {f"--{name}.{key.replace('_', '-')}" for key in value}
     return found
 
 

@@ -28,13 +28,15 @@ def test_doctor_as_json(capsys):
     ("arguments", "sentence"),
     [
         (["dcotor"], f"resofire: command must be one of {WORDS}, got 'dcotor' (did you mean 'doctor'?)"),
-        (["bench", "neuron"], "resofire: bench: name must be one of neurons, networks, peers, events, got 'neuron' (did you mean 'neurons'?)"),
+        (["bench", "neuron"], "resofire: bench: name must be one of neurons, networks, peers, events, stream, got 'neuron' (did you mean 'neurons'?)"),
         (["bench", "--jsn=x"], "resofire: bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
         (["bench", "--json", "."], "resofire: bench: --json must name a file, got the folder ."),
         (["bench", "--json", "/dev/null/x/y"], "resofire: bench: --json /dev/null/x/y cannot be written: Not a directory"),
         ([], f"resofire: command must be one of {WORDS}; see resofire --help"),
         (["data", "shw", "digits"], "resofire: data: action must be one of list, prepare, show, got 'shw' (did you mean 'show'?)"),
         (["data", "show", "--data-dir", "/dev/null", "smnist"], "resofire: --data-dir must be a folder, got /dev/null"),
+        (["train", "smnist", "--task-settings.shift", "x"], "resofire: --task-settings.shift must be a whole number, got 'x'; see resofire train smnist --help"),
+        (["bench", "neurons", "--figure", "x"], "resofire: bench: --figure is for peers and events, got neurons"),
         (["doctor", "extra"], "resofire: Unrecognized options: extra; see resofire --help"),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ import tyro
 
 from .mistake import Mistake, hint, require_writable
 
-BENCHMARKS = ("neurons", "networks", "peers", "events")
+BENCHMARKS = ("neurons", "networks", "peers", "events", "stream")
 DRAWN = {"peers": "Beside the peers", "events": "Does the time follow the operations?"}
 
 
@@ -18,7 +18,7 @@ class Bench:
     """Time the library against its peers and the memory limit: ratios in one run."""
 
     name: tyro.conf.Positional[str] = "neurons"
-    """Which benchmark: neurons, networks, peers or events."""
+    """Which benchmark: neurons, networks, peers, events or stream."""
     json: Path | None = None
     """Also write the figures to this file."""
     figure: Path | None = None
