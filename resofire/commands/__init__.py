@@ -11,6 +11,7 @@ from .bench import Bench
 from .data import Data
 from .doctor import Doctor
 from .evaluate import Evaluate
+from .export import Export
 from .measure import Measure
 from .mistake import Mistake, hint
 from .reproduce import Reproduce
@@ -18,8 +19,8 @@ from .stream import Stream
 from .train import Train
 
 COMMANDS = {
-    "train": Train, "evaluate": Evaluate, "data": Data, "measure": Measure, "stream": Stream, "bench": Bench,
-    "reproduce": Reproduce, "doctor": Doctor,
+    "train": Train, "evaluate": Evaluate, "data": Data, "measure": Measure, "export": Export, "stream": Stream,
+    "bench": Bench, "reproduce": Reproduce, "doctor": Doctor,
 }  # fmt: skip
 # Train is here for the help; its flags depend on the recipe, see cli._parse_train.
 Command = (
@@ -27,6 +28,7 @@ Command = (
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate", prefix_name=False)]
     | Annotated[Data, tyro.conf.subcommand("data", prefix_name=False)]
     | Annotated[Measure, tyro.conf.subcommand("measure", prefix_name=False)]
+    | Annotated[Export, tyro.conf.subcommand("export", prefix_name=False)]
     | Annotated[Stream, tyro.conf.subcommand("stream", prefix_name=False)]
     | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce", prefix_name=False)]

@@ -107,7 +107,7 @@ def load(path: str | os.PathLike[str]) -> Network:
     for name in (*wanted, *weights):
         if name not in weights or name not in wanted:
             has = "lacks" if name in wanted else "has, against its config,"
-            raise StorageError(f"{file} {has} the tensor {name!r}")
+            raise StorageError(f"{file} {has} the tensor {name[:100]!r}")
         value, like = weights[name], wanted[name]
         types = FLOATING if like.is_floating_point() else (like.dtype,)
         if value.shape != like.shape or value.dtype not in types:
@@ -155,7 +155,9 @@ def _outline(file: Path, config: NetworkConfig, tensors: int) -> Network:
 
 
 def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    """Without the stack that torch writes behind some of its errors, and no longer than a few lines."""
+    said = " ".join(str(error).partition("Exception raised from")[0].split())
+    return said if len(said) <= 400 else f"{said[:400]} ..."
 
 
 def _read(file: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:

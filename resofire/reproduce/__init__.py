@@ -19,7 +19,10 @@ from ..models.storage import replace
 from ..plot import save
 from .workplace import Workplace
 
-NAMES = ("ablation", "decay", "training-equivalence")
+NAMES = (
+    "problem", "dynamics", "theorems", "complexity", "energy", "discretisation", "frequency-response",
+    "deployment-operations", "inference-equivalence", "fire-rates", "ablation", "decay", "training-equivalence",
+)  # fmt: skip
 
 
 def title(name: str) -> str:

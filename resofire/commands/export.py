@@ -1,0 +1,69 @@
+"""resofire export: a trained network as a file for other programs and devices, checked before it gets its name."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from .mistake import Mistake, hint, require_writable
+from .runs import find_run, open_model, open_task, read_run
+
+ENDINGS = {"nir": ".nir", "onnx": ".onnx", "onnx-step": "-step.onnx", "c": ".h", "safetensors": ".safetensors"}
+
+
+@dataclass(frozen=True)
+class Export:
+    """Fold a trained network and write it for others: NIR, ONNX, C, safetensors. A file that disagrees is not kept."""
+
+    model: tyro.conf.Positional[str]
+    """A run folder, a file of weights, or the name of a network that comes with the package."""
+    to: str
+    """nir, onnx (whole sequences), onnx-step (one step, with its state), c (integers, one header) or safetensors."""
+    out: Path | None = None
+    """The file; otherwise one named after the network."""
+    samples: int = 16
+    """With how many sequences of its data set's training split it is checked; for c, scales are chosen from them."""
+    weight_bits: int = 8
+    """Of synapses in c: 8, 6 or 4."""
+    state_bits: int = 16
+    """Of states in c: 16, 24 or 32."""
+    longest: int = 1024
+    """Where they are cut."""
+    data_dir: Path | None = None
+    """Where the data set's files are; see resofire data."""
+    json: bool = False
+    """Print what was compared as JSON."""
+
+    def run(self) -> int:
+        from .. import deploy
+
+        if self.to not in ENDINGS:
+            raise Mistake(f"export: --to must be one of {', '.join(ENDINGS)}, got {self.to!r}{hint(self.to, ENDINGS)}")
+        for name in ("samples", "longest"):
+            if getattr(self, name) < 1:
+                raise Mistake(f"export: --{name} must be a positive whole number, got {getattr(self, name)}")
+        out = self.out or Path(Path(self.model).name + ENDINGS[self.to])
+        require_writable("export: --out", out)
+        model = open_model(self.model)
+        try:
+            options = {"weight_bits": self.weight_bits, "state_bits": self.state_bits} if self.to == "c" else {}
+            said = deploy.export(model, self.to, out, self._samples(), **options)
+        except (deploy.ExportError, TypeError) as error:
+            raise Mistake(str(error)) from None
+        if self.json:
+            print(json.dumps(said, indent=2))
+        else:
+            print(f"{said['file']}: {said['bytes']:,} bytes")
+            print(
+                f"checked: {said['compared']}; {said['spikes_different']} of {said['spikes_compared']:,} spikes differ"
+            )
+        return 0
+
+    def _samples(self) -> list[Any]:
+        from .. import train
+
+        config = train.RunConfig.from_json(read_run(find_run(self.model))["config"])
+        split = open_task(config, self.data_dir)["train"]
+        return [split.batch([i]).x[0, : self.longest].numpy() for i in range(min(self.samples, len(split)))]

@@ -1,0 +1,191 @@
+"""From a folded network to one in whole numbers: weights of 8, 6 or 4 bits, states of 16, 24 or 32.
+
+Scales are chosen from sequences that are given. A channel's unit is just large enough that what was seen, and a
+quarter more, fits into the state; within that, it and the shifts of the layers that write to the channel are those
+with the least error of what spikes add, each weight counting as often as its neuron fires. So no layer or channel pays
+for the range of another.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .folded import Array, Folded, Layer, Neurons
+from .observe import Observed, observe
+from .quantized import STATE_BITS, WEIGHT_BITS, IntegerLayer, IntegerNeurons, Quantized
+
+MARGIN = 1.25
+# Units that are tried within each factor of two.
+FINENESS = 16
+# Fraction bits of φ: with them, a neuron's whole step fits into 32 bits (states of 16) or 64.
+PHI_BITS = {16: 14, 24: 23, 32: 30}
+
+
+def quantize(
+    folded: Folded,
+    samples: Sequence[Array],
+    *,
+    weight_bits: int = 8,
+    state_bits: int = 16,
+    input_bits: int = 8,
+    phi_bits: int | None = None,
+) -> Quantized:
+    """The network in whole numbers.
+
+    samples       sequences, tokens [T] or values [T, inputs], from which scales are chosen: some tens of real ones
+    weight_bits   8, 6 or 4, of the synapses (and of a table of tokens)
+    state_bits    16, 24 or 32, of accumulators and states; they saturate
+    input_bits    1 to 16, of each value at the input
+    phi_bits      1 to 30, of the fraction of φ; otherwise 14, 23 or 30, by the state's
+    """
+    _require(folded, samples, weight_bits, state_bits, input_bits, phi_bits)
+    folded = folded.astype(np.float64)
+    phi_bits = PHI_BITS[state_bits] if phi_bits is None else phi_bits
+    seen = observe(folded, samples, input_bits)
+    units, lifts, drops = _scales(folded, seen, weight_bits, state_bits)
+    top = 1 << (weight_bits - 1)
+    layers = []
+    for number, layer in enumerate(folded.layers):
+        groups = tuple(
+            _neurons(group, most, units[number], state_bits, phi_bits)
+            for group, most in zip(layer.neurons, seen.states[number], strict=True)
+        )
+        lift = lifts[number + 1]
+        rows = _rounded(layer.rows / (units[number + 1] * 2.0**lift), top - 1).astype(np.int8)
+        layers.append(IntegerLayer(groups, rows, lift, drops[number + 1], layer.fresh, layer.clear))
+    if folded.tokens:
+        shift, base = lifts[0], np.zeros_like(lifts[0])
+        table = _rounded(folded.table / (units[0] * 2.0**shift), top - 1)
+    else:
+        table = folded.table * seen.pitch[:, None] / units[0]
+        shift = np.clip(state_bits - 2 - _power(np.abs(table).max(0)), 0, 16)
+        table = _rounded(table * 2.0**shift, (1 << 31) - 1)
+        base = _rounded(seen.origin @ folded.table / units[0] * 2.0**shift, 1 << 48)
+    # At most 24 bits are read out, for sums over many steps in 64.
+    head_drop = max(0, state_bits - 24)
+    head = folded.head * units[-1][:, None] * 2.0**head_drop
+    score_unit = float(np.abs(head).max() / ((1 << 15) - 1)) or 1.0
+    return Quantized(
+        weight_bits, state_bits, phi_bits, input_bits, folded.tokens, table, shift, base, seen.origin, seen.pitch,
+        tuple(layers), folded.pool, _rounded(head / score_unit, (1 << 15) - 1), head_drop,
+        _rounded(folded.bias / score_unit, 1 << 46), score_unit,
+    )  # fmt: skip
+
+
+def _neurons(neurons: Neurons, most: Array, unit: Array, state_bits: int, phi_bits: int) -> IntegerNeurons:
+    top = (1 << (state_bits - 1)) - 1
+    coarser = np.zeros(neurons.count, np.int64)
+    if neurons.kind != "spatial":
+        coarser = np.clip(_power(most * MARGIN / (top * unit)), 0, phi_bits)
+    threshold = np.clip(np.floor(neurons.threshold / (unit * 2.0**coarser) + 0.5) - 1, -top - 1, top)
+    one = 1 << phi_bits
+    return IntegerNeurons(
+        neurons.kind, neurons.sign, threshold.astype(np.int64), _rounded(neurons.current / unit, top),
+        _rounded(neurons.phi_re * one, one - 1), _rounded(neurons.phi_im * one, one - 1), phi_bits - coarser,
+        neurons.reset,
+    )  # fmt: skip
+
+
+def _scales(
+    folded: Folded, seen: Observed, weight_bits: int, state_bits: int
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """For z before the first layer and after each: its units, and the lifts and drops with which weights are added."""
+    weights: list[tuple[Array, Array] | None] = [(folded.table, seen.tokens) if folded.tokens else None]
+    weights += [(layer.rows, rate) for layer, rate in zip(folded.layers, seen.rates, strict=True)]
+    ranges = [_range(*each) for each in zip(seen.z, (*folded.layers, None), weights, strict=True)]
+    # A channel's unit is its own anew when a layer begins afresh; until then it only grows, by powers of two.
+    starts = [0, *(number + 1 for number, layer in enumerate(folded.layers) if layer.fresh), len(weights)]
+    scales: tuple[list[Array], list[Array], list[Array]] = ([], [], [])
+    for first, last in pairwise(starts):
+        found = _units(weights[first:last], ranges[first:last], weight_bits, state_bits)
+        for kept, new in zip(scales, found, strict=True):
+            kept += new
+    return scales
+
+
+def _range(most: Array, layer: Layer | None, weights: tuple[Array, Array] | None) -> Array:
+    """The range of z in front of a layer: what was seen, constant currents, and one spike, seen or not."""
+    need = [most, *(np.abs(group.current) for group in (layer.neurons if layer is not None else ()))]
+    if weights is not None:
+        need.append(np.abs(weights[0]).max(0))
+    largest = np.max(need, axis=0)
+    return np.where(largest == 0, 1.0, largest)
+
+
+def _units(
+    weights: list[tuple[Array, Array] | None], ranges: list[Array], weight_bits: int, state_bits: int
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """Units, lifts and drops of some layers in a row that add to the same channels."""
+    least = np.log2(np.maximum.accumulate(ranges) * MARGIN / ((1 << (state_bits - 1)) - 1))
+    best = np.full(least.shape[1], np.inf)
+    units, lifts = 2.0**least, np.zeros(least.shape, np.int64)
+    for part in np.arange(FINENESS) / FINENESS:
+        tried = 2.0 ** (np.ceil(least - part) + part)
+        found, errors = np.zeros_like(lifts), np.zeros_like(best)
+        for i, each in enumerate(weights):
+            if each is not None:
+                error, found[i] = _lift(*each, tried[i], (1 << (weight_bits - 1)) - 1)
+                errors += error
+        better = errors < best
+        best, units, lifts = (
+            np.where(better, errors, best),
+            np.where(better, tried, units),
+            np.where(better, found, lifts),
+        )
+    drops = np.diff(np.log2(units), axis=0, prepend=np.log2(units[:1]))
+    return list(units), list(lifts), list(np.round(drops).astype(np.int64))
+
+
+def _lift(weight: Array, often: Array, unit: Array, top: int) -> tuple[Array, Array]:
+    """The lift of each column with the least square error, and that error as a share; large weights may be cut."""
+    often = (often + 1e-3)[:, None]
+    size = (often * weight**2).sum(0) + 1e-300
+    whole = np.maximum(_power(np.abs(weight).max(0) / (top * unit)), 0)
+    best, lift = np.full(unit.shape, np.inf), whole
+    for fewer in range(3):
+        tried = np.maximum(whole - fewer, 0)
+        step = unit * 2.0**tried
+        error = (often * (_rounded(weight / step, top) * step - weight) ** 2).sum(0) / size
+        lift, best = np.where(error < best, tried, lift), np.minimum(error, best)
+    return best, lift
+
+
+def _power(x: Array) -> Array:
+    """The least p with x ≤ 2^p; of 0 a very small one."""
+    return np.ceil(np.log2(np.maximum(x, 1e-30))).astype(np.int64)
+
+
+def _rounded(x: Array, top: int) -> Array:
+    return np.clip(np.floor(x + 0.5), -top, top).astype(np.int64)
+
+
+def _require(
+    folded: Folded, samples: Any, weight_bits: int, state_bits: int, input_bits: int, phi_bits: int | None
+) -> None:
+    if not isinstance(folded, Folded):
+        raise TypeError(f"quantize: folded must be a Folded (see fold), got {type(folded).__name__}")
+    for name, value, allowed in (("weight_bits", weight_bits, WEIGHT_BITS), ("state_bits", state_bits, STATE_BITS)):
+        if value not in allowed:
+            raise ValueError(f"quantize: {name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+    for name, value, most in (("input_bits", input_bits, 16), ("phi_bits", 30 if phi_bits is None else phi_bits, 30)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise ValueError(f"quantize: {name} must be a whole number from 1 to {most}, got {value!r}")
+    if not len(samples):
+        raise ValueError("quantize: samples must hold at least one sequence, got none")
+    for x in map(np.asarray, samples):
+        if folded.tokens:
+            good = x.ndim == 1 and x.dtype.kind in "iu" and x.size and 0 <= x.min() <= x.max() < len(folded.table)
+            wanted = f"tokens from 0 to {len(folded.table) - 1}, of shape [steps]"
+        else:
+            good = x.ndim == 2 and x.dtype.kind in "fiu" and len(x) and x.shape[1] == len(folded.table)
+            good = good and bool(np.isfinite(x).all())
+            wanted = f"finite numbers of shape [steps, {len(folded.table)}]"
+        if not good:
+            raise ValueError(f"quantize: samples must be sequences of {wanted}, got {x.dtype} of {list(x.shape)}")
+    for layer in folded.layers:
+        for group in layer.neurons:
+            largest = float(np.hypot(group.phi_re, group.phi_im).max(initial=0))
+            if not largest <= 1:
+                raise ValueError(f"quantize: folded must not grow by itself, |φ| must be at most 1, got {largest:g}")
