@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test bench setup clean
+.PHONY: run test bench device setup clean
 
 run: $(READY)
 	$(BIN)/resofire train digits
@@ -21,6 +21,11 @@ bench: $(READY)
 	$(BIN)/resofire bench peers --json benchmarks/results/peers.json --figure docs/peers
 	$(BIN)/resofire bench events --json benchmarks/results/events.json --figure docs/events
 	$(BIN)/resofire bench stream --json benchmarks/results/stream.json
+
+# The C file of a trained network on a Cortex-M4 in QEMU. Debian: gcc-arm-none-eabi libnewlib-arm-none-eabi
+# qemu-system-arm; without them it says so and ends well.
+device: $(READY)
+	$(BIN)/python device/run.py
 
 setup: $(READY)
 

@@ -1,8 +1,8 @@
 """Does the time of an event-driven network follow its operations? Inference at fire rates from 0.5 % to 50 %.
 
-The same network, weights and thresholds three times: with event-driven synapses, with dense ones (its neurons are the
-same fused scan, so that only the synapse differs), and fused into one operator per block. An operation is the addition
-of one weight row for one active input. Times are forward passes in float32 without gradient, in evaluation, medians of
+The same network, weights and thresholds four times: with event-driven synapses, with dense ones (its neurons are the
+same fused scan, so that only the synapse differs), fused into one operator per block, and folded into streams, which
+run on one core and step by step. An operation is the addition of one weight row for one active input. Times are forward passes in float32 without gradient, in evaluation, medians of
 rounds in which all take turns.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from resofire.deploy import Stream
 from resofire.models import Classifier, ClassifierConfig
 from resofire.nn import BatchNorm, PRFConfig, fire_rates
 from resofire.ops import spike_linear
@@ -74,7 +75,9 @@ def network_points(features: int, batch: int, length: int, rates: tuple[float, .
         set_rates(model, case, [(rate, rate)] * len(blocks(model)))
         kinds = {kind: told(model, kind) for kind in KINDS}
         found = rates_of(kinds["events"], case.x)
-        times = medians({kind: inference(kinds[kind], case.x) for kind in KINDS}, rounds)
+        stream, x = Stream(model, batch), case.x.numpy()
+        ways: dict[str, Callable[[], object]] = {kind: inference(kinds[kind], case.x) for kind in KINDS}
+        times = medians({**ways, "stream": functools.partial(stream.feed, x)}, rounds)
         # Every neuron layer feeds one Linear of `features` inputs.
         additions = sum(found.values()) * features * case.steps
         points.append({"wanted": rate, "rate": sum(found.values()) / len(found), "layers": found,
@@ -188,7 +191,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     for shape in ((128, 4, 784),) if quick else SHAPES:
         for measured in (network_points, synapse_points):
             case = measured(*shape, rates, rounds)
-            kinds = [kind for kind in ("events", "fused") if kind in case["points"][0]["seconds"]]
+            kinds = [kind for kind in ("events", "fused", "stream") if kind in case["points"][0]["seconds"]]
             case["fits"] = {kind: follow(case["points"], kind) for kind in kinds}
             cases.append(case)
             report(figures, case)

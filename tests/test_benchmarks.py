@@ -221,7 +221,7 @@ def test_events_fires_as_told(measured):
     for case in (network, synapse):
         for point in case["points"]:
             assert point["rate"] == pytest.approx(point["wanted"], rel=0.1)
-            assert set(point["seconds"]) == {"events", "dense"} | ({"fused"} if case is network else set())
+            assert set(point["seconds"]) == {"events", "dense"} | ({"fused", "stream"} if case is network else set())
         assert case["fits"].keys() == case["points"][0]["seconds"].keys() - {"dense"}
     for point in network["points"]:
         assert list(point["layers"].values()) == pytest.approx([point["wanted"]] * 4, rel=0.15)

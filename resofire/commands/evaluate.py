@@ -1,13 +1,19 @@
 """resofire evaluate."""
 
+import dataclasses
 import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 
+from .mistake import Mistake
 from .runs import open_run, open_task
+
+# Training sequences from which the scales of whole numbers are chosen.
+SCALES_FROM = 64
 
 
 @dataclass(frozen=True)
@@ -20,11 +26,17 @@ class Evaluate:
     """Where the data set's files are; see resofire data."""
     json: bool = False
     """Print it as JSON."""
+    fixed_point: bool = False
+    """Instead, as whole numbers of every width: accuracy on the test split, and how far spikes part from the float's."""
+    count: int | None = None
+    """Of how many test sequences, with --fixed-point; otherwise all."""
 
     def run(self) -> int:
         from .. import train
 
         folder, config, model = open_run("evaluate", self.model)
+        if self.fixed_point:
+            return self._fixed_point(config, model)
         if model.config != config.model:
             print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
             return 1
@@ -38,3 +50,27 @@ class Evaluate:
             if recorded is not None:
                 print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
         return 0 if same else 1
+
+    def _fixed_point(self, config: Any, model: Any) -> int:
+        from .. import deploy
+        from ..deploy import compare
+
+        if self.count is not None and self.count < 1:
+            raise Mistake(f"evaluate: --count must be a positive whole number, got {self.count}")
+        task = open_task(config, self.data_dir)
+        if task.pairs or task.per_step:
+            raise Mistake(f"evaluate: --fixed-point is for one label a sequence, {task.name} has others")
+        scales = [task["train"].batch([i]).x[0].numpy() for i in range(min(SCALES_FROM, len(task["train"])))]
+        test = task["test"]
+        numbers = range(len(test) if self.count is None else min(self.count, len(test)))
+        x = [test.batch([i]).x[0].numpy() for i in numbers]
+        try:
+            rows = compare.table(deploy.fold(model), scales, x, test.labels[: len(x)])
+        except (TypeError, ValueError) as error:
+            raise Mistake(str(error)) from None
+        if self.json:
+            print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+        else:
+            print(f"{self.model}: {task.name}, {len(x):,} test sequences, scales from {len(scales)} for training\n")
+            print(compare.text(rows))
+        return 0

@@ -3,6 +3,20 @@
 from .export import ExportError, export
 from .fold import fold
 from .folded import Folded, Layer, Neurons
+from .quantize import quantize
+from .quantized import Quantized
+from .simulate import Simulation
 from .stream import Stream
 
-__all__ = ["ExportError", "Folded", "Layer", "Neurons", "Stream", "export", "fold"]
+__all__ = [
+    "ExportError",
+    "Folded",
+    "Layer",
+    "Neurons",
+    "Quantized",
+    "Simulation",
+    "Stream",
+    "export",
+    "fold",
+    "quantize",
+]

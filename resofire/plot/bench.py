@@ -94,7 +94,7 @@ def draw_events(result: dict[str, Any]) -> Figure:
     """Inference time over dense by fire rate, and time by operations with the lines fitted to it."""
     made, panels = figure(2, width=4.6, height=4.2)
     case = result["cases"][0]
-    names = {"events": "events", "dense": "dense synapses", "fused": "fused block"}
+    names = {"events": "events", "dense": "dense synapses", "fused": "fused block", "stream": "stream, one core"}
     work = [point["operations"] / 1e6 for point in case["points"]]
     for kind, style in zip((kind for kind in names if kind in case["points"][0]["seconds"]), lines(), strict=False):
         seconds = [1e3 * point["seconds"][kind] for point in case["points"]]

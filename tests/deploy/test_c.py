@@ -1,0 +1,181 @@
+"""The C file: compiled without a warning, it computes the simulation's bits; and the check finds a wrong one."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from folds import CASES, given, network
+from test_quantize import extreme
+
+import resofire
+from resofire import data
+from resofire.deploy import fold
+from resofire.deploy.c import FLAGS, verify, write
+from resofire.deploy.c_text import words
+from resofire.deploy.quantize import quantize
+from resofire.deploy.quantized import STATE_BITS, WEIGHT_BITS
+from resofire.deploy.simulate import Simulation
+from resofire.models import FeedforwardConfig
+from resofire.nn import LIFConfig
+
+CAUSAL = [name for name in CASES if "bidirectional" not in name]
+WIDTHS = [(weight, state) for weight in WEIGHT_BITS for state in STATE_BITS]
+# Overflow, a shift too far, an index out of range: the program stops.
+STRICT = (*FLAGS[:-1], "-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+
+compiled = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+
+
+def made(config, weight_bits=8, state_bits=16, **settings):
+    x = [given(config, 40, seed).numpy() for seed in range(3)]
+    return quantize(fold(network(config)), x, weight_bits=weight_bits, state_bits=state_bits, **settings), x
+
+
+@compiled
+@pytest.mark.parametrize(("number", "case"), list(enumerate(CAUSAL)), ids=CAUSAL)
+def test_the_same_bits(number, case, tmp_path):
+    """The widths take turns."""
+    quantized, x = made(CASES[case], *WIDTHS[number % len(WIDTHS)])
+    verified = verify(write(quantized, tmp_path / "net.h"), quantized, x)
+    assert verified.equal
+    assert verified.sequences == 3
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("case", "bits"),
+    [("soft prf", (8, 16)), ("lif", (6, 24)), ("lif hard", (8, 32)), ("tokens", (4, 16)), ("feedforward", (4, 32))],
+)
+def test_the_same_bits_when_everything_saturates(case, bits, tmp_path):
+    quantized, x = made(CASES[case], *bits)
+    quantized = extreme(quantized, 1)
+    verified = verify(write(quantized, tmp_path / "net.h"), quantized, x, flags=STRICT)
+    assert verified.equal
+
+
+@compiled
+@pytest.mark.parametrize(("hidden", "weight_bits"), [(257, 8), (258, 8), (259, 6), (259, 4)])
+def test_wide_layers_that_all_fire(hidden, weight_bits, tmp_path):
+    """Two sums in a word hold 257 weights of 8 bits; with more neurons they are added one by one."""
+    config = FeedforwardConfig(sizes=(2, hidden, 5, 3), neuron=LIFConfig(threshold=0.3, reset="none"))
+    quantized, x = made(config, weight_bits)
+    first = quantized.layers[0]
+    always = replace(first.neurons[0], threshold=np.full(hidden, -quantized.top - 1))
+    most = np.full_like(first.rows, (1 << (weight_bits - 1)) - 1)
+    most[:, 1] *= -1
+    quantized = replace(
+        quantized, layers=(replace(first, neurons=(always,), rows=most), *quantized.layers[1:]), input_bits=8
+    )
+    header = write(quantized, tmp_path / "net.h")
+    assert ("int8_t resofire_rows0" in header.read_text()) == (hidden > 257 and weight_bits == 8)
+    assert verify(header, quantized, x, flags=STRICT).equal
+
+
+@compiled
+def test_digits_and_values_of_two_bytes(tmp_path):
+    task = data.load("digits")
+    train = next(task.splits["train"].batches(16, seed=0)).x.numpy()
+    test = list(next(task.splits["test"].batches(10)).x.numpy())
+    folded = fold(resofire.pretrained("digits"))
+    for settings in ({}, {"weight_bits": 4, "input_bits": 12}):
+        quantized = quantize(folded, list(train), **settings)
+        header = write(quantized, tmp_path / "digits.h", "digits")
+        assert verify(header, quantized, test, "digits").equal
+    config = replace(CASES["prenorm"], inputs=1)
+    wide, x = made(config, input_bits=16)
+    assert "const uint16_t x[1]" in write(wide, tmp_path / "wide.h").read_text()
+    assert verify(tmp_path / "wide.h", wide, x).equal
+
+
+@compiled
+def test_a_wrong_constant_and_another_rounding_are_found(tmp_path):
+    quantized, x = made(CASES["lif"])
+    x *= 5
+    header = write(quantized, tmp_path / "net.h")
+    text = header.read_text()
+    start = text.index("resofire_table")
+    first = re.search(r"\{\n\s+(-?\d+),", text[start:])
+    header.write_text(text[: start + first.start(1)] + str(-int(first[1])) + text[start + first.end(1) :])
+    assert not verify(header, quantized, x).equal
+    quietly = text.replace("+ 8192) >> 14", "+ 8191) >> 14")
+    assert quietly != text
+    header.write_text(quietly)
+    assert not verify(header, quantized, x).equal
+    header.write_text(text.replace("int32_t", "int33_t"))
+    with pytest.raises(RuntimeError, match=r"(?s)verify: .*cc does not compile '.*net\.h': .*int33_t"):
+        verify(header, quantized, x)
+
+
+@compiled
+def test_a_step_more_than_can_be_summed_and_a_token_that_is_none(tmp_path):
+    quantized, x = made(CASES["tokens"])
+    header = write(quantized, tmp_path / "net.h")
+    text = re.sub(r"(_MOST_STEPS) \d+", r"\1 3", header.read_text())
+    header.write_text(text)
+    tokens = ", ".join(map(str, x[0][:5]))
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "net.h"\n'
+        "int main(void)\n{\n    static resofire_state s;\n    int64_t scores[3];\n"
+        f"    const uint32_t x[5] = {{{tokens}}};\n\n    resofire_reset(&s);\n"
+        '    for (int t = 0; t < 5; t++)\n        printf("%d ", resofire_step(&s, x[t]));\n'
+        '    printf("%d ", resofire_step(&s, 11));\n    resofire_scores(&s, scores);\n'
+        '    printf("%d %lld %lld %lld", resofire_best(&s), (long long)scores[0], (long long)scores[1],\n'
+        "           (long long)scores[2]);\n    return 0;\n}\n"
+    )
+    subprocess.run(["cc", *STRICT, "main.c", "-o", "main"], cwd=tmp_path, check=True)
+    told = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
+    wanted = Simulation(quantized).walk(x[0][:3]).scores
+    assert told == ["0"] * 5 + ["-1", str(wanted.argmax()), *map(str, wanted)]
+
+
+def test_the_file_stands_alone(tmp_path):
+    quantized, _ = made(CASES["soft prf"])
+    text = write(quantized, tmp_path / "net.h", "edge_1").read_text()
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    assert re.findall(r"#include (.*)", code) == ["<stdint.h>", "<string.h>"]
+    assert not re.search(r"\b(float|double|malloc|calloc|free|printf)\b|\d\.\d", code)
+    defined = re.findall(r"^(?:static (?:inline|const) \w+ |typedef char |} )\*?(\w+)", code, flags=re.M)
+    assert len(defined) > 20
+    assert all(name.startswith("edge_1_") or name == "struct" for name in defined)
+    assert all(len(line) <= 200 for line in text.splitlines())
+
+
+def test_words_hold_what_was_put_in():
+    generator = np.random.default_rng(0)
+    for bits in WEIGHT_BITS:
+        top = (1 << (bits - 1)) - 1
+        rows = generator.integers(-top, top + 1, (5, 13)).astype(np.int8)
+        packed = words(rows, bits).astype(np.int64)
+        per, mask = (8, 0xF) if bits == 4 else (4, 0xFF)
+        sums = np.stack([packed >> (32 // per * p) & (mask << 16 | mask) for p in range(per // 2)], -1).reshape(5, -1)
+        found = np.stack([sums & 0xFFFF, sums >> 16], -1).reshape(5, -1)[:, :13] - (top + 1)
+        np.testing.assert_array_equal(found, rows)
+
+
+@pytest.mark.parametrize("name", ["", "2fast", "a-b", "a b", "_x", "für", "int", "a\nb", "x" * 64, "../x", 'a"', 3])
+def test_names_that_are_none(name, tmp_path):
+    quantized, x = made(CASES["lif"])
+    for call in (
+        lambda: write(quantized, tmp_path / "net.h", name),
+        lambda: verify(tmp_path / "net.h", quantized, x, name),
+    ):
+        with pytest.raises(ValueError, match="name must be a C identifier that begins with a letter, got"):
+            call()
+    assert not (tmp_path / "net.h").exists()
+
+
+def test_what_cannot_be_written(tmp_path):
+    quantized, x = made(CASES["lif"])
+    for place in (tmp_path, tmp_path / "absent" / "net.h"):
+        with pytest.raises(ValueError, match="write: file must be a file in a folder that exists, got"):
+            write(quantized, place)
+    with pytest.raises(ValueError, match="write: the network is bidirectional"):
+        write(made(CASES["bidirectional"])[0], tmp_path / "net.h")
+    with pytest.raises(TypeError, match=r"quantized must be a Quantized \(see quantize\), got Folded"):
+        write(fold(network(CASES["lif"])), tmp_path / "net.h")
+    header = write(quantized, tmp_path / "net.h")
+    with pytest.raises(FileNotFoundError, match=r"there is no C compiler here \(looked for no-such-compiler\)"):
+        verify(header, quantized, x, compiler="no-such-compiler")
