@@ -2,8 +2,8 @@
 
 The same network, weights and thresholds four times: with event-driven synapses, with dense ones (its neurons are the
 same fused scan, so that only the synapse differs), fused into one operator per block, and folded into streams, which
-run on one core and step by step. An operation is the addition of one weight row for one active input. Times are forward passes in float32 without gradient, in evaluation, medians of
-rounds in which all take turns.
+run on one core and step by step. An operation is the addition of one weight row for one active input. Times are forward
+passes in float32 without gradient, in evaluation, medians of rounds in which all take turns.
 """
 
 import copy

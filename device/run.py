@@ -37,8 +37,8 @@ QEMU = (
     "-semihosting-config enable=on,target=native,chardev=out -icount shift=0 -kernel"
 )
 LOOP = 2_000_000
-# An assumption: STM32L412xx (Cortex-M4), data sheet DS12469: 79 µA/MHz in run mode; at 3.0 V that is 237 pJ a cycle, for
-# the whole chip with its flash; and one cycle an instruction.
+# An assumption: STM32L412xx (Cortex-M4), data sheet DS12469: 79 µA/MHz in run mode; at 3.0 V that is 237 pJ a cycle,
+# for the whole chip with its flash; and one cycle an instruction.
 PICOJOULES = 237.0
 SCALES_FROM = 64
 

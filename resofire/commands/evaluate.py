@@ -27,7 +27,7 @@ class Evaluate:
     json: bool = False
     """Print it as JSON."""
     fixed_point: bool = False
-    """Instead, as whole numbers of every width: accuracy on the test split, and how far spikes part from the float's."""
+    """Instead, in whole numbers of every width: accuracy on the test split, and how far spikes part from float's."""
     count: int | None = None
     """Of how many test sequences, with --fixed-point; otherwise all."""
 
