@@ -10,10 +10,7 @@ from typing import Any
 import tyro
 
 from .mistake import Mistake
-from .runs import open_run, open_task
-
-# Training sequences from which the scales of whole numbers are chosen.
-SCALES_FROM = 64
+from .runs import SCALES_FROM, open_run, open_task, sequences
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,8 @@ class Evaluate:
         from .. import train
 
         folder, config, model = open_run("evaluate", self.model)
+        if self.count is not None and not self.fixed_point:
+            raise Mistake(f"evaluate: --count is for --fixed-point, got {self.count} without it")
         if self.fixed_point:
             return self._fixed_point(config, model)
         if model.config != config.model:
@@ -60,12 +59,10 @@ class Evaluate:
         task = open_task(config, self.data_dir)
         if task.pairs or task.per_step:
             raise Mistake(f"evaluate: --fixed-point is for one label a sequence, {task.name} has others")
-        scales = [task["train"].batch([i]).x[0].numpy() for i in range(min(SCALES_FROM, len(task["train"])))]
-        test = task["test"]
-        numbers = range(len(test) if self.count is None else min(self.count, len(test)))
-        x = [test.batch([i]).x[0].numpy() for i in numbers]
+        scales, _ = sequences(task["train"], SCALES_FROM)
+        x, labels = sequences(task["test"], self.count)
         try:
-            rows = compare.table(deploy.fold(model), scales, x, test.labels[: len(x)])
+            rows = compare.table(deploy.fold(model), scales, x, labels)
         except (TypeError, ValueError) as error:
             raise Mistake(str(error)) from None
         if self.json:

@@ -8,7 +8,7 @@ from typing import Any
 import tyro
 
 from .mistake import Mistake, hint, require_writable
-from .runs import find_run, open_model, open_task, read_run
+from .runs import SCALES_FROM, find_run, open_model, open_task, read_run, sequences
 
 ENDINGS = {"nir": ".nir", "onnx": ".onnx", "onnx-step": "-step.onnx", "c": ".h", "safetensors": ".safetensors"}
 
@@ -24,13 +24,13 @@ class Export:
     out: Path | None = None
     """The file; otherwise one named after the network."""
     samples: int = 16
-    """With how many sequences of its data set's training split it is checked; for c, scales are chosen from them."""
+    """With how many sequences of its data set's training split it is checked."""
     weight_bits: int = 8
     """Of synapses in c: 8, 6 or 4."""
     state_bits: int = 16
     """Of states in c: 16, 24 or 32."""
     longest: int = 1024
-    """Where they are cut."""
+    """Where they are cut; not for c."""
     data_dir: Path | None = None
     """Where the data set's files are; see resofire data."""
     json: bool = False
@@ -44,12 +44,14 @@ class Export:
         for name in ("samples", "longest"):
             if getattr(self, name) < 1:
                 raise Mistake(f"export: --{name} must be a positive whole number, got {getattr(self, name)}")
+        if self.to != "c" and (self.weight_bits, self.state_bits) != (8, 16):
+            raise Mistake(f"export: --weight-bits and --state-bits are for c, got --to {self.to}")
         out = self.out or Path(Path(self.model).name + ENDINGS[self.to])
         require_writable("export: --out", out)
         model = open_model(self.model)
         try:
-            options = {"weight_bits": self.weight_bits, "state_bits": self.state_bits} if self.to == "c" else {}
-            said = deploy.export(model, self.to, out, self._samples(), **options)
+            samples, options = self._samples()
+            said = deploy.export(model, self.to, out, samples, **options)
         except (deploy.ExportError, TypeError) as error:
             raise Mistake(str(error)) from None
         if self.json:
@@ -59,11 +61,18 @@ class Export:
             print(
                 f"checked: {said['compared']}; {said['spikes_different']} of {said['spikes_compared']:,} spikes differ"
             )
+            if "agreement" in said:
+                print(f"in whole numbers it gives the same answer as before in {100 * said['agreement']:.1f} % of them")
         return 0
 
-    def _samples(self) -> list[Any]:
+    def _samples(self) -> tuple[list[Any], dict[str, Any]]:
+        """Sequences to check with, and what the format is told besides."""
         from .. import train
 
         config = train.RunConfig.from_json(read_run(find_run(self.model))["config"])
         split = open_task(config, self.data_dir)["train"]
-        return [split.batch([i]).x[0, : self.longest].numpy() for i in range(min(self.samples, len(split)))]
+        if self.to != "c":
+            return [x[: self.longest] for x in sequences(split, self.samples)[0]], {}
+        scales, _ = sequences(split, SCALES_FROM)
+        told = {"scales": scales, "weight_bits": self.weight_bits, "state_bits": self.state_bits}
+        return sequences(split, self.samples, first=SCALES_FROM)[0], told

@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 
 from .mistake import Mistake
 
+# Training sequences from which the scales of whole numbers are chosen.
+SCALES_FROM = 64
+
 
 class Run(NamedTuple):
     """A run that has a network."""
@@ -36,12 +39,23 @@ def open_model(name: str) -> Any:
 
 
 def find_run(name: str) -> Path:
+    """The folder of a run; of a file of weights, the one it lies in."""
     from .. import models
 
     try:
-        return models.find(name)
+        path = models.find(name)
     except models.StorageError as error:
         raise Mistake(str(error)) from None
+    return path.parent if path.is_file() else path
+
+
+def sequences(split: Any, count: int | None, *, first: int = 0) -> tuple[list[Any], Any]:
+    """Some sequences of a split one by one, and their labels: those of a seed's order, since files may be sorted."""
+    import numpy as np
+
+    order = np.random.RandomState(0).permutation(len(split))[first : None if count is None else first + count]
+    batches = [split.batch(order[i : i + 1]) for i in range(len(order))]
+    return [batch.x[0].numpy() for batch in batches], np.array([int(batch.labels[0]) for batch in batches])
 
 
 def open_task(config: Any, data_dir: Path | None) -> Any:

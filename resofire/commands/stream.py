@@ -149,6 +149,8 @@ def _numbers(line: str, number: int, kind: type, width: int) -> list[Any]:
         found = [kind(word) for word in words]
     except ValueError:
         wanted = "whole numbers" if kind is int else "numbers"
+        if line.startswith("RIFF"):
+            raise Mistake("stream: the input is a wav; give it as a file whose name ends in .wav") from None
         raise Mistake(f"stream: line {number} must hold {wanted}, got {line.strip()[:40]!r}") from None
     if width == 1:
         return found
@@ -159,20 +161,20 @@ def _numbers(line: str, number: int, kind: type, width: int) -> list[Any]:
 
 def _outcome(model: Any, stream: Any, scores: Any) -> dict[str, Any]:
     from .. import measure
+    from ..deploy.operations import operations
     from ..nn import LIF, PRF, SpatialNeuron
 
     names = [name for name, part in model.named_modules() if isinstance(part, PRF | LIF | SpatialNeuron)]
     rates = dict(zip(names, stream.fire_rates()[0].tolist(), strict=True))
     steps = int(stream.steps[0])
-    shape = (steps,) if stream.folded.tokens else (steps, len(stream.folded.table))
-    spent = measure.energy(measure.count_ops(model, shape, rates, fold_norm=True))
+    done, costs = operations(stream.folded, list(rates.values()), steps), measure.COSTS["float32"]
     return {
         "steps": steps,
         "prediction": int(scores.argmax()),
         "scores": [round(float(score), 6) for score in scores],
         "fire_rates": rates,
         "mean_fire_rate": sum(rates.values()) / len(rates),
-        "energy_mj": spent.mj_per_inference,
+        "energy_mj": 1e-9 * sum(count * getattr(costs, kind) for kind, count in done.items()),
     }
 
 

@@ -19,12 +19,13 @@ from torch import nn
 
 from .agreement import Agreement, DisagreementError, compare, running
 from .fold import fold
-from .folded import Array, Folded
+from .folded import Array, Folded, unlike, wrong
 from .reference import Walked, walk
-from .storage import wrong
 
 # Less than this share of the spikes compared is no check: the rest came after ties.
 ENOUGH = 0.5
+# Of the answers that whole numbers give, so many must be those of the network they were made from.
+LEAST_AGREEMENT = 0.8
 OPTIONAL = ("h5py", "nir", "onnx", "onnxruntime")
 
 
@@ -122,19 +123,34 @@ def verified(
     return {"format": to, "file": str(out), "bytes": size, **_said(folded, samples, seen), **exact}
 
 
-def export_c(folded: Folded, out: Path, samples: list[Array], **options: Any) -> dict[str, Any]:
-    """A C header of the network in whole numbers, which a compiler and the simulation have agreed on, bit for bit.
+def export_c(
+    folded: Folded, out: Path, samples: list[Array], *, scales: list[Array] | None = None, **options: Any
+) -> dict[str, Any]:
+    """A C header of the network in whole numbers.
 
-    Its names begin with that of the file. Scales are chosen from the samples.
+    The compiled header and the simulation must agree bit for bit; whole numbers and the folded network in most of their
+    answers. Names in the header begin with that of the file.
+
+    scales     sequences from which scales are chosen; otherwise the samples
+    options    those of `quantize`
     """
     from . import c
+    from .compare import compare as compared
     from .quantize import quantize
 
     name = re.sub(r"\W", "_", out.stem, flags=re.ASCII)
-    if not name[:1].isalpha() or name in c.KEYWORDS:
+    if not name[:1].isalpha() or name in c.KEYWORDS.split():
         name = f"network_{name}"
+    name = name[:63]
     try:
-        quantized = quantize(folded, samples, **options)
+        quantized = quantize(folded, samples if scales is None else _require(folded, scales), **options)
+        (beside,) = compared(folded, quantized, samples, np.zeros(len(samples), np.int64))
+        if beside.agreement < LEAST_AGREEMENT:
+            raise ExportError(
+                f"export: in whole numbers the network gives the same answer in {beside.agreement:.0%} of the "
+                f"samples, less than {LEAST_AGREEMENT:.0%}; give more or longer sequences to choose scales from, or "
+                f"more bits"
+            )
         with tempfile.TemporaryDirectory(prefix=".export-", dir=out.absolute().parent) as folder:
             rough = Path(folder) / out.name
             c.write(quantized, rough, name)
@@ -163,6 +179,8 @@ def export_c(folded: Folded, out: Path, samples: list[Array], **options: Any) ->
         "largest_deviation": 0.0,
         "spikes_compared": steps * sum(len(layer.rows) for layer in folded.layers),
         "spikes_different": 0,
+        "agreement": beside.agreement,
+        "spikes_apart": list(beside.divergence),
     }
 
 
@@ -231,14 +249,7 @@ def _require(folded: Folded, samples: list[Array]) -> list[Array]:
     if not samples:
         raise ExportError("export: samples must be at least one sequence, got none")
     for sample in samples:
-        if folded.tokens:
-            good = sample.ndim == 1 and sample.dtype.kind in "iu" and sample.size > 0
-            good = good and bool(sample.min() >= 0 and sample.max() < len(folded.table))
-            wanted = f"tokens from 0 to {len(folded.table) - 1} of shape [steps]"
-        else:
-            good = sample.ndim == 2 and sample.dtype.kind in "fiu" and sample.size > 0
-            good = good and sample.shape[1] == len(folded.table) and bool(np.isfinite(sample).all())
-            wanted = f"finite numbers of shape [steps, {len(folded.table)}]"
-        if not good:
-            raise ExportError(f"export: samples must be {wanted}, got {sample.dtype} of shape {list(sample.shape)}")
+        fault = unlike(folded, sample)
+        if fault:
+            raise ExportError(f"export: samples must be {fault}")
     return samples

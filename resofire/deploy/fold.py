@@ -8,7 +8,9 @@ is cleared, c begins anew at 1.
 A temporal neuron that sees a z + b has its state divided by |a| (and Δ), which leaves σ = sign(a), a constant current
 b/|a| and the threshold V/(Δ|a|); where a = 0 there is nothing to divide by, σ = 0, and the current is b.
 
-All of this is worked out in float64 and rounded once; φ is taken as the network computes it, in its own precision.
+A gain below what is left of the numbers' range (1e-19 in float32) counts as γ = 0: what it lets through is far below
+rounding, and dividing by it would leave the range. All of this is worked out in float64 and rounded once; φ is taken as
+the network computes it, in its own precision.
 """
 
 from typing import Any
@@ -20,7 +22,7 @@ from torch import Tensor, nn
 from ..models import Classifier, Feedforward
 from ..models.encoder import Encoder
 from ..nn import LIF, PRF, SDTCM, BatchNorm
-from .folded import Array, Folded, Layer, Neurons
+from .folded import Array, Folded, Layer, Neurons, wrong
 
 
 def fold(model: nn.Module, dtype: Any = None) -> Folded:
@@ -28,23 +30,40 @@ def fold(model: nn.Module, dtype: Any = None) -> Folded:
 
     `dtype` is that of the weights if not given. The model is not changed; it is taken as it is in evaluation.
     """
+    wanted = _dtype(model, dtype)
+    floor = float(np.sqrt(np.finfo(wanted).tiny))
     if isinstance(model, Classifier):
-        folded = _encoder(model.encoder, _array(model.head.weight), _array(model.head.bias))
-        weight = model.head.weight
+        folded = _encoder(model.encoder, _array(model.head.weight), _array(model.head.bias), floor)
     elif isinstance(model, Encoder):
         size = model.config.features
-        folded, weight = _encoder(model, np.eye(size), np.zeros(size)), model.input.weight
+        folded = _encoder(model, np.eye(size), np.zeros(size), floor)
     elif isinstance(model, Feedforward):
-        folded, weight = _feedforward(model), model.linears[0].get_parameter("weight")
+        folded = _feedforward(model)
     else:
         raise TypeError(
             f"fold: model must be a Classifier, a Feedforward or an Encoder, got {type(model).__name__}"
             + (" (fold its encoder, and keep the head for pairs)" if hasattr(model, "encoder") else "")
         )
-    return folded.astype(np.dtype(dtype or str(weight.dtype).removeprefix("torch.")))
+    with np.errstate(over="ignore"):
+        folded = folded.astype(wanted)
+    fault = wrong(folded)
+    if fault:
+        raise ValueError(f"fold: the network cannot be folded in {wanted}: {fault}")
+    return folded
 
 
-def _encoder(encoder: Encoder, head: Array, bias: Array) -> Folded:
+def _dtype(model: nn.Module, dtype: Any) -> np.dtype[Any]:
+    """What was asked for, else that of the weights; half precision becomes float32, as everywhere."""
+    if dtype is None:
+        found = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+        dtype = "float64" if found == torch.float64 else "float32"
+    wanted = np.dtype(dtype)
+    if wanted not in (np.float32, np.float64):
+        raise ValueError(f"fold: dtype must be float32 or float64, got {dtype}")
+    return wanted
+
+
+def _encoder(encoder: Encoder, head: Array, bias: Array, floor: float) -> Folded:
     weight = _array(encoder.input.weight)
     tokens = encoder.config.vocabulary is not None
     table = weight if tokens else weight.T
@@ -53,7 +72,7 @@ def _encoder(encoder: Encoder, head: Array, bias: Array) -> Folded:
     layers: list[Layer] = []
     for block in encoder.blocks:
         assert isinstance(block, SDTCM)
-        made, c, d = _block(block, c, d)
+        made, c, d = _block(block, c, d, floor)
         layers += made
     if encoder.norm is not None:
         gain, offset = _affine(encoder.norm)
@@ -63,11 +82,11 @@ def _encoder(encoder: Encoder, head: Array, bias: Array) -> Folded:
     )
 
 
-def _block(block: SDTCM, c: Array, d: Array) -> tuple[list[Layer], Array, Array]:
+def _block(block: SDTCM, c: Array, d: Array, floor: float) -> tuple[list[Layer], Array, Array]:
     """The two layers of a block on the stream c z + d, and the c and d behind it."""
     gain, offset = (np.ones_like(c), np.zeros_like(c))
     if block.norm is not None and block.prenorm:
-        gain, offset = _affine(block.norm)
+        gain, offset = _affine(block.norm, floor)
     modules = [block.token_neuron, block.token_neuron_reverse] if block.bidirectional else [block.token_neuron]
     temporal = tuple(_temporal(neuron, gain * c, gain * d + offset) for neuron in modules)
     token = Layer(temporal, _rows(block.token_linear.weight, block.log_amplitude) / c)
@@ -81,7 +100,7 @@ def _block(block: SDTCM, c: Array, d: Array) -> tuple[list[Layer], Array, Array]
     d = d + _array(block.channel_linear.bias)
     clear = None
     if block.norm is not None and not block.prenorm:
-        gain, offset = _affine(block.norm)
+        gain, offset = _affine(block.norm, floor)
         c, d = gain * c, gain * d + offset
         if (c == 0).any():
             clear = c == 0
@@ -120,9 +139,10 @@ def _temporal(neuron: nn.Module, a: Array, b: Array) -> Neurons:
     )
 
 
-def _affine(norm: BatchNorm) -> tuple[Array, Array]:
-    """A norm in evaluation is gain u + offset."""
+def _affine(norm: BatchNorm, floor: float = 0.0) -> tuple[Array, Array]:
+    """A norm in evaluation is gain u + offset; a gain below `floor` is none."""
     gain = _array(norm.weight) / np.sqrt(_array(norm.running_var) + norm.eps)
+    gain = np.where(np.abs(gain) < floor, 0.0, gain)
     return gain, _array(norm.bias) - gain * _array(norm.running_mean)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .folded import Array, Folded, Layer, Neurons
+from .folded import Array, Folded, Layer, Neurons, unlike
 from .observe import Observed, observe
 from .quantized import STATE_BITS, WEIGHT_BITS, IntegerLayer, IntegerNeurons, Quantized
 
@@ -175,15 +175,9 @@ def _require(
     if not len(samples):
         raise ValueError("quantize: samples must hold at least one sequence, got none")
     for x in map(np.asarray, samples):
-        if folded.tokens:
-            good = x.ndim == 1 and x.dtype.kind in "iu" and x.size and 0 <= x.min() <= x.max() < len(folded.table)
-            wanted = f"tokens from 0 to {len(folded.table) - 1}, of shape [steps]"
-        else:
-            good = x.ndim == 2 and x.dtype.kind in "fiu" and len(x) and x.shape[1] == len(folded.table)
-            good = good and bool(np.isfinite(x).all())
-            wanted = f"finite numbers of shape [steps, {len(folded.table)}]"
-        if not good:
-            raise ValueError(f"quantize: samples must be sequences of {wanted}, got {x.dtype} of {list(x.shape)}")
+        fault = unlike(folded, x)
+        if fault:
+            raise ValueError(f"quantize: samples must be {fault}")
     for layer in folded.layers:
         for group in layer.neurons:
             largest = float(np.hypot(group.phi_re, group.phi_im).max(initial=0))

@@ -15,11 +15,10 @@ import safetensors
 import safetensors.numpy
 
 from ..models.storage import StorageError, replace
-from .folded import KINDS, POOLS, RESETS, Array, Folded, Layer, Neurons
+from .folded import NUMBERS, Array, Folded, Layer, Neurons, wrong
 from .reference import Walked, walk
 
 VERSION = 1
-NUMBERS = ("threshold", "current", "phi_re", "phi_im")
 
 
 def save(folded: Folded, file: str | os.PathLike[str]) -> Path:
@@ -68,64 +67,6 @@ def replay(file: Path, samples: list[Array]) -> list[Walked]:
     """What the network in a file makes of sequences."""
     folded = load(file)
     return [walk(folded, sample) for sample in samples]
-
-
-def wrong(folded: Folded) -> str | None:
-    """What is wrong with a folded network, as a sentence that names it; None if nothing is."""
-    dtype = folded.dtype
-    if dtype not in (np.float32, np.float64):
-        return f"table must be float32 or float64, got {dtype}"
-    if not isinstance(folded.tokens, bool) or folded.pool not in POOLS:
-        return (
-            f"tokens must be true or false and pool one of {', '.join(POOLS)}, got {folded.tokens!r}, {folded.pool!r}"
-        )
-    if folded.table.ndim != 2 or not folded.table.size:
-        return f"table must have two dimensions and be filled, got {list(folded.table.shape)}"
-    if folded.head.ndim != 2 or not folded.head.size:
-        return f"head must have two dimensions and be filled, got {list(folded.head.shape)}"
-    if not folded.layers:
-        return "layers must be at least one, got none"
-    width = folded.table.shape[1]
-    wanted = [("table", folded.table, folded.table.shape)]
-    for i, layer in enumerate(folded.layers):
-        fault = _wrong_layer(i, layer, width)
-        if fault:
-            return fault
-        inputs = width * len(layer.neurons)
-        outputs = layer.rows.shape[1] if layer.fresh and layer.rows.ndim == 2 else width
-        wanted.append((f"{i}.rows", layer.rows, (inputs, outputs)))
-        for j, group in enumerate(layer.neurons):
-            wanted += [(f"{i}.{j}.{name}", getattr(group, name), (width,)) for name in NUMBERS]
-        width = outputs
-        if layer.clear is not None and (layer.clear.dtype != bool or layer.clear.shape != (width,)):
-            return f"{i}.clear must be bool [{width}], got {layer.clear.dtype} {list(layer.clear.shape)}"
-    wanted += [("head", folded.head, (width, folded.head.shape[1])), ("bias", folded.bias, (folded.head.shape[1],))]
-    for name, array, shape in wanted:
-        if array.dtype != dtype or array.shape != shape:
-            return f"{name} must be {dtype} {list(shape)}, got {array.dtype} {list(array.shape)}"
-        if not np.isfinite(array).all():
-            return f"{name} must be finite, got NaN or Inf"
-    return None
-
-
-def _wrong_layer(i: int, layer: Layer, width: int) -> str | None:
-    if not isinstance(layer.fresh, bool):
-        return f"{i}.fresh must be true or false, got {layer.fresh!r}"
-    if len(layer.neurons) not in (1, 2):
-        return f"{i}.neurons must be one group or two, got {len(layer.neurons)}"
-    for j, group in enumerate(layer.neurons):
-        if group.kind not in KINDS or group.reset not in RESETS:
-            return (
-                f"{i}.{j} must be one of {', '.join(KINDS)} with reset one of {', '.join(RESETS)}, "
-                f"got {group.kind!r} with {group.reset!r}"
-            )
-        if (group.kind, group.reset) in (("prf", "hard"), ("spatial", "soft"), ("spatial", "hard")):
-            return f"{i}.{j}.reset must not be {group.reset} for {group.kind} neurons"
-        if group.sign.dtype != np.int8 or group.sign.shape != (width,) or (abs(group.sign.astype(int)) > 1).any():
-            return (
-                f"{i}.{j}.sign must be int8 [{width}] of -1, 0 and 1, got {group.sign.dtype} {list(group.sign.shape)}"
-            )
-    return None
 
 
 def _read(file: Path) -> tuple[Any, dict[str, Array]]:

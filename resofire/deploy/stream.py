@@ -17,7 +17,8 @@ from .kernels import walk
 from .packed import pack
 
 MAGIC = b"RSFS0001"
-HEAD = struct.Struct("<8s32sQQ")
+# Magic, network, checksum of what follows, streams, bytes that follow.
+HEAD = struct.Struct("<8s32s32sQQ")
 
 
 class Stream:
@@ -88,7 +89,7 @@ class Stream:
     def save(self) -> bytes:
         """The state as bytes: for a network of the same numbers, streams and dtype."""
         body = b"".join(np.ascontiguousarray(array).tobytes() for array in self._arrays)
-        return HEAD.pack(MAGIC, self._fingerprint(), self.streams, len(body)) + body
+        return HEAD.pack(MAGIC, self._fingerprint(), _digest(body), self.streams, len(body)) + body
 
     def restore(self, state: bytes) -> None:
         """Goes on from a saved state; ValueError, and nothing is changed, if it is not one of this network."""
@@ -97,8 +98,6 @@ class Stream:
         for array in self._arrays:
             found.append(np.frombuffer(body, array.dtype, array.size, at).reshape(array.shape))
             at += array.nbytes
-        if not all(np.isfinite(each).all() for each in found[:2]) or any((each < 0).any() for each in found[2:]):
-            raise ValueError("Stream.restore: state must hold finite numbers and counts, it is damaged")
         for array, value in zip(self._arrays, found, strict=True):
             array[...] = value
 
@@ -109,7 +108,7 @@ class Stream:
         size = sum(array.nbytes for array in self._arrays)
         if len(state) < HEAD.size or not state.startswith(MAGIC):
             raise ValueError(f"Stream.restore: state must be what save gave, got {len(state)} other bytes")
-        _, fingerprint, streams, length = HEAD.unpack_from(state)
+        _, fingerprint, digest, streams, length = HEAD.unpack_from(state)
         if streams != self.streams:
             raise ValueError(f"Stream.restore: state must be of {self.streams} streams, got {streams}")
         if fingerprint != self._fingerprint():
@@ -118,7 +117,10 @@ class Stream:
             raise ValueError(
                 f"Stream.restore: state must have {HEAD.size + size} bytes, got {len(state)}: it is cut or damaged"
             )
-        return state[HEAD.size :]
+        body = state[HEAD.size :]
+        if digest != _digest(body):
+            raise ValueError("Stream.restore: state is damaged: its checksum is another one")
+        return body
 
     def _fingerprint(self) -> bytes:
         numbers = self._packed.numbers
@@ -146,4 +148,13 @@ class Stream:
                 f"Stream.feed: x must be numbers of shape [{self.streams}, steps, {inputs}], got {x.dtype} of "
                 f"shape {list(x.shape)}"
             )
-        return np.ascontiguousarray(x, self.folded.dtype)
+        with np.errstate(over="ignore"):
+            x = np.ascontiguousarray(x, self.folded.dtype)
+        if not np.isfinite(x).all():
+            # It would stay in the state for ever.
+            raise ValueError(f"Stream.feed: x must be finite in {self.folded.dtype}, got {x[~np.isfinite(x)][0]}")
+        return x
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()

@@ -5,8 +5,10 @@ import shutil
 
 import pytest
 
-from resofire import cli
+import resofire
+from resofire import cli, data, deploy, models
 from resofire.commands.export import ENDINGS
+from resofire.commands.runs import sequences
 
 COMPILER = shutil.which("cc")
 
@@ -22,7 +24,8 @@ def test_a_network_of_the_package(to, tmp_path, capsys, monkeypatch):
     file = tmp_path / f"digits{ENDINGS[to]}"
     out = capsys.readouterr().out
     assert out.startswith(f"{file.name}: {file.stat().st_size:,} bytes\nchecked: ")
-    assert out.endswith("0 of 65,536 spikes differ\n")
+    assert "; 0 of 65,536 spikes differ\n" in out
+    assert ("same answer as before in 100.0 %" in out) == (to == "c")
     assert [each.name for each in tmp_path.iterdir()] == [file.name]
 
 
@@ -38,6 +41,35 @@ def test_bits_and_json(tmp_path, capsys):
     assert sizes[1] < sizes[0]
 
 
+def test_a_file_of_weights_in_the_folder_of_its_run(tmp_path, capsys):
+    out = tmp_path / "x.safetensors"
+    file = models.find("digits") / "model.safetensors"
+    assert cli.main(["export", str(file), "--to", "safetensors", "--out", str(out), "--samples", "1"]) == 0
+    assert out.exists()
+
+
+def test_whole_numbers_that_are_no_longer_the_network_are_refused(tmp_path):
+    """Scales from two steps of one image: the rest of every image overflows."""
+    x, _ = sequences(data.load("digits")["train"], 20)
+    with pytest.raises(deploy.ExportError, match=r"the same answer in .* of the samples, less than 80%"):
+        deploy.export(resofire.pretrained("digits"), "c", tmp_path / "n.h", x, scales=[x[0][:2]])
+    assert not list(tmp_path.iterdir())
+
+
+def test_fixed_point_table(capsys):
+    assert cli.main(["evaluate", "digits", "--fixed-point", "--count", "20", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["weight_bits"], row["state_bits"]) for row in rows] == [
+        (w, s) for w in (8, 6, 4) for s in (16, 24, 32)
+    ]
+    assert rows[0]["agreement"] >= 0.95
+    assert rows[0]["sequences"] == 20
+    assert cli.main(["evaluate", "digits", "--fixed-point", "--count", "10"]) == 0
+    assert "| 8 bit | 16 bit |" in capsys.readouterr().out
+    assert cli.main(["evaluate", "digits", "--count", "10"]) == 2
+    assert "--count is for --fixed-point, got 10 without it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -48,6 +80,7 @@ def test_bits_and_json(tmp_path, capsys):
         (["digits", "--to", "c", "--weight-bits", "7"], "weight_bits must be one of 8, 6, 4, got 7"),
         (["digits", "--to", "nir", "--samples", "0"], "--samples must be a positive whole number, got 0"),
         (["digits", "--to", "nir", "--out", "/dev/null/x"], "--out /dev/null/x cannot be written"),
+        (["digits", "--to", "nir", "--weight-bits", "4"], "--weight-bits and --state-bits are for c, got --to nir"),
         (["digit", "--to", "nir"], "did you mean 'digits'?"),
     ],
 )

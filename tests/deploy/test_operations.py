@@ -1,11 +1,14 @@
 """What a folded network does, counted number by number: no multiply-accumulate, no product but in a neuron's state."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from counting import Number, Tally
 from folds import CASES, given, network
 
 from resofire.deploy import fold
+from resofire.deploy.operations import operations
 from resofire.deploy.reference import walk
 
 STEPS = 12
@@ -69,3 +72,14 @@ def test_a_layer_adds_rows_compares_and_multiplies_its_state_only(case):
     rows = sum(int(fired.sum()) * layer.rows.shape[1] for fired, layer in zip(spikes, folded.layers, strict=True))
     assert done["synapses", "ac"] == rows > 0
     assert {kind for place, kind in done if place == "synapses"} == {"ac"}
+    rates = [fired.mean() for fired in spikes]
+    counted = operations(replace(folded, pool="last"), rates, STEPS)
+    for kind in ("ac", "multiply", "add", "compare"):
+        assert counted[kind] == pytest.approx(sum(count for (_, each), count in done.items() if each == kind))
+    dense = 0 if folded.tokens else folded.table.size * STEPS
+    assert counted["mac"] == dense + folded.head.size
+
+
+def test_rates_must_be_one_for_each_layer():
+    with pytest.raises(ValueError, match="rates must be one for each of 6 layers, got 1"):
+        operations(fold(network(CASES["prenorm"])), [0.1], 10)

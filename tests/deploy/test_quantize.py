@@ -334,10 +334,10 @@ def test_samples_that_cannot_be():
     with pytest.raises(ValueError, match="samples must hold at least one sequence, got none"):
         quantize(folded, [])
     for bad in (np.zeros((3, 1)), np.zeros((0, 2)), np.full((2, 2), np.nan), np.zeros(3)):
-        with pytest.raises(ValueError, match=r"samples must be sequences of finite numbers of shape \[steps, 2\]"):
+        with pytest.raises(ValueError, match=r"samples must be finite numbers of shape \[steps, 2\]"):
             quantize(folded, [bad])
     for bad in (np.zeros(3), np.array([11]), np.array([-1])):
-        with pytest.raises(ValueError, match=r"samples must be sequences of tokens from 0 to 10, of shape \[steps\]"):
+        with pytest.raises(ValueError, match=r"samples must be tokens from 0 to 10 of shape \[steps\]"):
             quantize(fold(trained(CASES["tokens"])), [bad])
     with pytest.raises(TypeError, match=r"folded must be a Folded \(see fold\), got Classifier"):
         quantize(trained(CASES["prenorm"]), sequences("prenorm"))

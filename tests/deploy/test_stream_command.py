@@ -121,6 +121,9 @@ def test_a_wav(tmp_path, capsys):
     [
         ("1 x", [], "stream: line 1 must hold numbers, got '1 x'"),
         ("\n\n", [], "must hold at least one step, got none"),
+        ("0.5 nan", [], "input must be finite in float32, got nan"),
+        ("1e400", [], "input must be finite in float32, got inf"),
+        ("RIFF....", [], "the input is a wav; give it as a file whose name ends in .wav"),
         ("1", ["--chunk", "0"], "--chunk must be a positive whole number, got 0"),
         ("1", ["--text"], "--text is for networks that read characters, digits does not"),
     ],

@@ -1,6 +1,5 @@
 """Streams: the same spikes as whole sequences, in chunks of any size, many at once, from saved states, and for ever."""
 
-import contextlib
 import tracemalloc
 
 import numpy as np
@@ -91,7 +90,7 @@ def test_states_that_are_not_its_own():
         (Stream(folded).save(), "must be of 2 streams, got 1"),
         (Stream(fold(network(CASES["prenorm"], seed=1)), 2).save(), "is of another network or dtype"),
         (Stream(folded, 2, dtype="float32").save(), "is of another network or dtype"),
-        (saved[:56] + np.full(1, np.nan).tobytes() + saved[64:], "must hold finite numbers"),
+        (saved[:-1] + bytes([saved[-1] ^ 1]), "is damaged: its checksum is another one"),
     ):
         with pytest.raises(ValueError, match=f"Stream.restore: state {words}"):
             stream.restore(bad)
@@ -100,20 +99,18 @@ def test_states_that_are_not_its_own():
         stream.restore("x")
 
 
-def test_any_damaged_state_is_refused_or_whole():
-    """Flipped bits either are refused or leave finite numbers; nothing crashes."""
+def test_any_damaged_state_is_refused():
     folded = fold(network(CASES["lif"]))
     stream = Stream(folded)
     stream.feed(sequences(CASES["lif"], 1, 5))
     saved, generator = bytearray(stream.save()), np.random.RandomState(0)
     for _ in range(500):
         damaged = bytearray(saved)
-        for place in generator.randint(0, len(saved), 3):
+        for place in generator.choice(len(saved), 3, replace=False):
             damaged[place] ^= 1 << generator.randint(8)
-        with contextlib.suppress(ValueError):
+        with pytest.raises(ValueError, match=r"Stream\.restore: state "):
             stream.restore(bytes(damaged))
-        assert np.isfinite(stream._states).all()
-        assert (stream.steps >= 0).all()
+        assert stream.save() == saved
 
 
 @pytest.mark.parametrize(
@@ -122,6 +119,8 @@ def test_any_damaged_state_is_refused_or_whole():
         ("prenorm", np.zeros((1, 3, 1)), r"numbers of shape \[1, steps, 2\], got float64 of shape \[1, 3, 1\]"),
         ("prenorm", np.zeros((2, 3, 2)), r"numbers of shape \[1, steps, 2\]"),
         ("prenorm", np.zeros((1, 0, 2)), "at least one step, got none"),
+        ("prenorm", np.full((1, 3, 2), np.nan), "finite in float64, got nan"),
+        ("prenorm", np.full((1, 3, 2), np.inf), "finite in float64, got inf"),
         ("tokens", np.zeros((1, 3)), "whole numbers of shape"),
         ("tokens", np.array([[0, 11]]), "tokens from 0 to 10, got 11"),
         ("tokens", np.array([[-1, 3]]), "tokens from 0 to 10, got -1"),
