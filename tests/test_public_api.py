@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import resofire.deploy
+import resofire.measure
 import resofire.models
 import resofire.nn
 import resofire.ops
@@ -69,6 +71,14 @@ SIGNATURES = {
     resofire.train.resume: "(folder, task, *, devices=None)",
     resofire.train.weigh: "(model, task, batch)",
     resofire.recipes.smnist: "()",
+    resofire.deploy.fold: "(model, dtype=None)",
+    resofire.deploy.Stream: "(model, streams=1, *, dtype=None)",
+    resofire.deploy.Stream.feed: "(self, x, *, every=False, spikes=None)",
+    resofire.deploy.Stream.step: "(self, x)",
+    resofire.deploy.quantize: ("(folded, samples, *, weight_bits=8, state_bits=16, input_bits=8, phi_bits=None)"),
+    resofire.deploy.export: "(model, to, out, samples, **options)",
+    resofire.measure.fire_rates: "(model, batches)",
+    resofire.measure.count_ops: "(model, shape, rates, *, fold_norm=False)",
 }
 
 
@@ -97,6 +107,10 @@ def test_names():
         "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Retrieval", "RetrievalConfig",
         "StorageError", "build", "find", "load", "save", "shipped",
     ]  # fmt: skip
+    assert resofire.deploy.__all__ == [
+        "ExportError", "Folded", "Layer", "Neurons", "Quantized", "Simulation", "Stream", "export", "fold", "quantize",
+    ]  # fmt: skip
+    assert {"COSTS", "PEERS", "count_ops", "energy", "fire_rates", "measure", "report"} <= {*resofire.measure.__all__}
     assert resofire.ops.PRFState._fields == ("u", "r")
     assert resofire.ops.LIFState._fields == ("u",)
     for op in ("prf", "lif"):
