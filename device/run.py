@@ -2,9 +2,9 @@
 
     python device/run.py [MODEL] [--data NAME] [--samples 5] [--weight-bits 8] [--state-bits 16]
 
-MODEL is a shipped name, a run folder or a file; without one, "smnist" if it is shipped and its data is there, else
-"digits". Needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm; says so, and ends well, where
-they are absent. Exit 1 if a bit differs.
+MODEL is a shipped name, a run folder or a file; --data is needed for a file that lies in no run folder. Without MODEL,
+"smnist" if it is shipped and its data is there, else "digits". Needs Debian's gcc-arm-none-eabi,
+libnewlib-arm-none-eabi and qemu-system-arm; says so, and ends well, where they are absent. Exit 1 if a bit differs.
 
 Instructions are counted by QEMU (-icount shift=0: one nanosecond of its clock each) and read through SysTick; a loop of
 known length sets the scale. They are exact to one tick (40 instructions) in a whole sequence. They are not cycles: a
@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from resofire import data, models
-from resofire.deploy.c import digests, expected, write
+from resofire import data, models, train
+from resofire.deploy.c import _type, digests, expected, write
 from resofire.deploy.fold import fold
 from resofire.deploy.quantize import quantize
 from resofire.deploy.simulate import Simulation
@@ -46,7 +46,7 @@ SCALES_FROM = 64
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", help="a shipped name, a run folder or a file")
-    parser.add_argument("--data", help="the data set; that of the same name as the model if not given")
+    parser.add_argument("--data", help="the data set; the one it was trained on if not given")
     parser.add_argument("--samples", type=int, default=5, help="sequences of the test split to run")
     parser.add_argument("--weight-bits", type=int, default=8, choices=(8, 6, 4))
     parser.add_argument("--state-bits", type=int, default=16, choices=(16, 24, 32))
@@ -56,6 +56,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.samples < 1:
         parser.error(f"--samples must be at least 1, got {given.samples}")
+    if given.json and (given.json.is_dir() or not given.json.parent.is_dir()):
+        parser.error(f"--json must be a file in a folder that exists, got {given.json}")
     absent = [tool for tool in TOOLS if shutil.which(tool) is None]
     if absent:
         print(
@@ -65,7 +67,7 @@ def main() -> int:
         return 0
     try:
         model, task = choose(given.model, given.data)
-    except (ValueError, data.DataError) as error:
+    except (ValueError, TypeError, data.DataError, train.RunError) as error:
         parser.error(str(error))
     scales = sequences(task, "train", SCALES_FROM, seed=0)[0]
     samples, labels = sequences(task, "test", given.samples)
@@ -86,10 +88,18 @@ def choose(name, wanted):
         name = "digits"
         if "smnist" in models.shipped():
             try:
-                return models.load(models.find("smnist")), data.load(wanted or "smnist")
+                return choose("smnist", wanted)
             except data.DataError as error:
                 print(f"device: digits instead of smnist: {error}")
-    return models.load(models.find(name)), data.load(wanted or name)
+    path = models.find(name)
+    model = models.load(path)
+    if wanted:
+        return model, data.load(wanted)
+    folder = path.parent if path.is_file() else path
+    if not (folder / "run.json").exists():
+        raise ValueError(f"--data must be given, since {folder} has no run.json that tells it")
+    config = train.RunConfig.from_json(train.read(folder)["config"])
+    return model, data.load(config.task, **config.task_settings)
 
 
 def sequences(task, split, count, seed=None):
@@ -102,16 +112,12 @@ def sequences(task, split, count, seed=None):
     return [x[0, a:b] for a, b in pairwise(bounds)], batch.labels.numpy()
 
 
-def kind(quantized):
-    return "uint32_t" if quantized.tokens else "uint8_t" if quantized.input_bits <= 8 else "uint16_t"
-
-
 def shape(quantized):
     """Sizes for the C files."""
     states = " ".join(digests(quantized, "").split())
     return (
         f"#define STATES {states}\n"
-        f"typedef {kind(quantized)} input_t;\n#define INPUT(x) {'*(x)' if quantized.tokens else '(x)'}\n"
+        f"typedef {_type(quantized)} input_t;\n#define INPUT(x) {'*(x)' if quantized.tokens else '(x)'}\n"
         f"#define INPUTS {1 if quantized.tokens else len(quantized.table)}\n"
         f"#define CLASSES {len(quantized.bias)}\n#define LAYERS {len(quantized.layers)}\n"
     )
@@ -168,8 +174,11 @@ def run(image):
 
 
 def call(*words, timeout=120):
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=timeout,
-                          stdin=subprocess.DEVNULL)  # fmt: skip
+    try:
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=timeout,
+                              stdin=subprocess.DEVNULL)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"device: {words[0]} did not end within {timeout} seconds") from None
     if done.returncode:
         raise SystemExit(
             f"device: {words[0]} ended with {done.returncode}: {(done.stdout + done.stderr).strip()[-2000:]}"

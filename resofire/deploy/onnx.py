@@ -20,13 +20,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ..models.storage import StorageError
 from .folded import Array, Folded, Layer, Neurons
+from .strict import onnx as strict
 
 OPSET = 17
 IR_VERSION = 8
-# What these graphs are made of. A file with anything else is not run: an op like Expand makes much out of little.
-OPS = {"Add", "Cast", "Concat", "Div", "Gather", "GreaterOrEqual", "MatMul", "Mul", "ReduceMean", "Scan",
-       "Sub", "Where"}  # fmt: skip
-SIZES = {TensorProto.FLOAT: 4, TensorProto.DOUBLE: 8, TensorProto.INT64: 8}
 LARGEST = (1 << 31) - 1
 
 
@@ -139,7 +136,7 @@ def read(file: str | os.PathLike[str]) -> Any:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(file.read_bytes())
-        fault = _wrong(model)
+        fault = strict.wrong(model)
         if not fault:
             onnx.checker.check_model(model)
     except Exception as error:  # whatever a damaged file makes protobuf or onnx say
@@ -263,69 +260,3 @@ def _walked(draft: _Draft, name: str, group: Neurons, z: str, spikes: str, *, ba
             scan_output_directions=[int(backwards)],
         )
     )
-
-
-def _wrong(model: Any) -> str | None:
-    """What is wrong with a graph, before anything but its bytes has been looked at."""
-    if model.functions or model.training_info:
-        return "it has functions or training steps of its own"
-    if any(each.domain not in ("", "ai.onnx") for each in model.opset_import):
-        return "it uses ops from outside the standard"
-    if not _is_text(model.graph):
-        return "it has a name that is no text"
-    longest = max((size for tensor in model.graph.initializer for size in tensor.dims), default=0)
-    for value in (*model.graph.input, *model.graph.output):
-        if value.type.tensor_type.elem_type not in SIZES:
-            return f"{value.name[:40]!r} must be of float32, float64 or int64"
-        fixed = [each.dim_value for each in value.type.tensor_type.shape.dim if each.HasField("dim_value")]
-        if len(fixed) > 3 or any(not 0 < size <= longest for size in fixed) or np.prod(fixed, dtype=float) > longest:
-            return f"{value.name[:40]!r} has the sizes {fixed[:4]}, and its weights have none above {longest}"
-    graphs = [(model.graph, 0)]
-    while graphs:
-        graph, depth = graphs.pop()
-        if depth > 1:
-            return "its loops are nested"
-        if graph.sparse_initializer or not _is_text(graph):
-            return "it has sparse weights, or a name that is no text"
-        for tensor in graph.initializer:
-            fault = _wrong_tensor(tensor)
-            if fault:
-                return fault
-        for node in graph.node:
-            if node.op_type not in OPS or node.domain not in ("", "ai.onnx"):
-                return f"it has the op {node.op_type[:40]!r}, and {', '.join(sorted(OPS))} are known"
-            for attribute in node.attribute:
-                if attribute.t.ByteSize() or attribute.tensors or attribute.graphs or attribute.sparse_tensors:
-                    return f"{node.op_type} has an attribute {attribute.name[:40]!r} that it must not have"
-                if attribute.HasField("g"):
-                    graphs.append((attribute.g, depth + 1))
-    return None
-
-
-def _is_text(graph: Any) -> bool:
-    """Whether all names in a graph are: protobuf gives what it cannot decode as bytes, or raises when looked at."""
-    values = [*graph.input, *graph.output, *graph.value_info]
-    names = [graph.name, *(each.name for each in (*values, *graph.initializer))]
-    names += [each.dim_param for value in values for each in value.type.tensor_type.shape.dim]
-    for node in graph.node:
-        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
-        names += [attribute.name for attribute in node.attribute]
-    return all(isinstance(name, str) for name in names)
-
-
-def _wrong_tensor(tensor: Any) -> str | None:
-    name = tensor.name[:40]
-    if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
-        return f"{name!r} lies in another file"
-    if tensor.data_type not in SIZES or not tensor.HasField("raw_data"):
-        return f"{name!r} must be raw float32, float64 or int64"
-    count = 1
-    for size in tensor.dims:
-        if size < 0:
-            return f"{name!r} must have sizes that are not negative, got {size}"
-        count *= size
-    if count * SIZES[tensor.data_type] != len(tensor.raw_data):
-        return f"{name!r} claims {count} numbers and has {len(tensor.raw_data)} bytes"
-    if not np.isfinite(numpy_helper.to_array(tensor)).all():
-        return f"{name!r} must be finite, got NaN or Inf"
-    return None

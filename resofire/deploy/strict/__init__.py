@@ -1,0 +1,1 @@
+"""Looking through files of foreign formats before anything is run or allocated for them."""
