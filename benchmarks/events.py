@@ -155,7 +155,7 @@ def report(figures: Table, case: dict[str, Any]) -> None:
 
 
 def table(result: dict[str, Any]) -> str:
-    """The README's table: how much faster than dense, by fire rate, and whether time follows the operations."""
+    """The table of docs/events.md: how much faster than dense, by fire rate; whether time follows the operations."""
     rates = [point["wanted"] for point in result["cases"][0]["points"]]
     shown = [rate for rate in (0.005, 0.02, 0.05, 0.1, 0.2, 0.5) if rate in rates]
     head = ["inference, over dense", *(f"{100 * rate:g} %" for rate in shown), "breaks even", "time ~ operations",
@@ -170,6 +170,31 @@ def table(result: dict[str, Any]) -> str:
             cells.append(f"{100 * fit['base_share_at_5']:.0f} %")
             lines.append(f"| {case['name']}, {kind} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def answer(result: dict[str, Any]) -> str:
+    """Whether the time follows the operations, in words, by how much both grow from the lowest rate to the highest."""
+    grown: dict[str, list[float]] = {}
+    for case in result["cases"]:
+        for kind in case["fits"]:
+            grown.setdefault(kind, []).append(growth(case["points"], kind))
+    first, last = (result["cases"][0]["points"][i] for i in (0, -1))
+    work = last["operations"] / first["operations"]
+    fits = [fit for case in result["cases"] for fit in case["fits"].values()]
+    correlations, shares = ([fit[key] for fit in fits] for key in ("correlation", "base_share_at_5"))
+    least = min(map(min, grown.values()))
+    verdict = "Yes" if least > work / 2 else "Only above a base" if np.median(correlations) > 0.9 else "No"
+    times = ", ".join(f"{min(each):.2g} to {max(each):.2g} times ({kind})" for kind, each in grown.items())
+    return (
+        f"{verdict}: from {100 * first['wanted']:g} % to {100 * last['wanted']:g} % the operations grow "
+        f"{work:.0f} times, the time {times}. Along the way they correlate with r = {min(correlations):.3f} to "
+        f"{max(correlations):.3f}; at 5 %, {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the "
+        "time is no operation."
+    )
+
+
+def growth(points: list[dict[str, Any]], kind: str) -> float:
+    return float(points[-1]["seconds"][kind] / points[0]["seconds"][kind])
 
 
 def crossing(points: list[dict[str, Any]], kind: str, rate: float | None) -> str:

@@ -5,7 +5,6 @@ compared is their ratio in this run. The layers are those of `peer_layers`. Thos
 up to their longest length only; beyond it they are extrapolated, and marked.
 """
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from .peer_layers import PEERS, FourierLIF, LoopLIF, Peer, installed
 BATCH, FEATURES = 4, 64
 LENGTHS = [4, 16, 64, 256, 1024, 4096, 16384, 32768]
 MEMORY_LENGTH = 4096
+CLEAR_REFS = "/proc/self/clear_refs"
 # The paper, section "The Parallel Process": training time of the loop over that of its parallel method.
 PAPER_SPEEDUPS = {1024: 6.57, 16384: 9.35, 32768: 16.50}
 PAPER_HALVES = {"forward": 1.77, "backward": 132.55}
@@ -184,21 +184,28 @@ def profiled(kind: str, net: nn.Module, x: Tensor) -> list[dict[str, Any]]:
     return rows
 
 
+def forget_high_water() -> None:
+    """From here on VmHWM begins at what is in memory now; an OSError where the kernel does not let us."""
+    with open(CLEAR_REFS, "w") as forget:
+        forget.write("5")
+
+
 def _high_water() -> int:
     with open("/proc/self/status") as status:
         return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) * 1024
 
 
 def peak(name: str, length: int) -> float:
-    """By how many MB a training step of one peer raises the memory of this process, its input and gradient aside."""
+    """By how many MB a training step of one peer raises the memory of this process, its input and gradient aside.
+
+    Only a fresh process tells: room that an earlier step has left behind is taken again without a rise."""
     layer = PEERS[name].build(FEATURES)
     x, grad = (torch.randn(BATCH, length, FEATURES) for _ in range(2))
     x.requires_grad_()
     # What only a first call needs; on a tensor of its own, as a slice's gradient would leave room as large as x behind.
     layer(torch.randn(BATCH, 16, FEATURES, requires_grad=True)).sum().backward()
     layer.zero_grad()
-    with open("/proc/self/clear_refs", "w") as forget:
-        forget.write("5")
+    forget_high_water()
     before = _high_water()
     layer(x).backward(grad)
     return (_high_water() - before) / 1e6
@@ -214,8 +221,10 @@ print(peers.peak({name!r}, {length}))
 
 def memory(table: Table, names: list[str], length: int) -> dict[str, float]:
     """The peak of each peer, in a process of its own."""
-    if not os.path.exists("/proc/self/clear_refs"):
-        print("peak memory is read from /proc, which is not there: not measured")
+    try:
+        forget_high_water()
+    except OSError as error:
+        print(f"peak memory is not measured: {CLEAR_REFS} cannot be written: {error.strerror}")
         return {}
     found = {name: float(in_fresh_process(PEAK.format(name=name, length=length))) for name in names}
     for name, megabytes in found.items():
@@ -224,7 +233,7 @@ def memory(table: Table, names: list[str], length: int) -> dict[str, float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """The README's tables: peers, the paper's speed-ups, its profile."""
+    """The tables of docs/peers.md: peers, the paper's speed-ups, its profile."""
     return "\n\n".join((peer_table(result), paper_table(result), profile_table(result)))
 
 

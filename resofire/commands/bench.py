@@ -4,6 +4,7 @@ import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -37,19 +38,28 @@ class Bench:
             if self.name not in DRAWN:
                 raise Mistake(f"bench: --figure is for {' and '.join(DRAWN)}, got {self.name}")
             require_writable("bench: --figure", self.figure)
+        from ..models.storage import replace
         from ..ops import retain_buffers
 
         retain_buffers()
         benchmark = importlib.import_module(f"resofire.benchmarks.{self.name}")
         result = benchmark.run(quick=self.quick)
         if self.json is not None:
-            self.json.write_text(json.dumps(result, indent=2) + "\n")
+            replace(self.json, (json.dumps(result, indent=2) + "\n").encode())
             print(f"figures in {self.json}")
         if self.figure is not None:
             from ..plot import bench, save
 
             save(getattr(bench, f"draw_{self.name}")(result), self.figure)
-            page = f"![{DRAWN[self.name]}]({self.figure.name}.png)\n\n{benchmark.table(result)}\n"
-            Path(f"{self.figure}.md").write_text(f"# {DRAWN[self.name]}\n\nMade by `{result['command']}`.\n\n{page}")
+            replace(Path(f"{self.figure}.md"), page(self.name, result, f"{self.figure.name}.png").encode())
             print(f"drawn in {self.figure}.png")
         return 0
+
+
+def page(name: str, result: dict[str, Any], picture: str) -> str:
+    """A benchmark's result in Markdown: its picture, its answer in words if it has one, its table."""
+    benchmark, title = importlib.import_module(f"resofire.benchmarks.{name}"), DRAWN[name]
+    parts = [f"# {title}", f"Made by `{result['command']}`.", f"![{title}]({picture})"]
+    if hasattr(benchmark, "answer"):
+        parts.append(benchmark.answer(result))
+    return "\n\n".join([*parts, benchmark.table(result)]) + "\n"

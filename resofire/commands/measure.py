@@ -1,7 +1,7 @@
 """resofire measure: fire rates, operations and energy of a trained network, and of its peers."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from .mistake import Mistake, require_writable
 from .runs import open_run, open_task
 
 PAPER = "paper"
+# What the paper's tables have of their own.
+NOT_FOR_PAPER = ("against", "fold_norm", "split", "batches", "data_dir")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Measure:
     batches: int | None = None
     """How many batches of it; otherwise all."""
     out: Path | None = None
-    """Where measure.json and the figure go; otherwise the run's folder, or measure-NAME if it came with the package."""
+    """Where measure.json and the figure go; otherwise the run's folder, or measure-NAME if it came with the package.
+    Of paper: measure.json only, and nothing otherwise."""
     data_dir: Path | None = None
     """Where the data set's files are; see resofire data."""
     json: bool = False
@@ -43,9 +46,7 @@ class Measure:
         from .. import measure
 
         if self.model == PAPER:
-            tasks = measure.compare_published()
-            print(json.dumps(tasks, indent=2) if self.json else measure.report_published(tasks))
-            return 0
+            return self._paper()
         if self.batches is not None and self.batches < 1:
             raise Mistake(f"measure: --batches must be a positive whole number, got {self.batches}")
         folder, config, model = open_run("measure", self.model)
@@ -66,12 +67,34 @@ class Measure:
             self._write(found, out)
         return 0
 
+    def _paper(self) -> int:
+        from .. import measure
+        from ..models.storage import replace
+
+        for field in fields(self):
+            if field.name in NOT_FOR_PAPER and getattr(self, field.name) != field.default:
+                flag = field.name.replace("_", "-")
+                raise Mistake(f"measure: paper takes --costs, --state-size, --out and --json only, got --{flag}")
+        if self.out is not None:
+            require_writable("measure: --out", self.out / "measure.json")
+        try:
+            tasks = measure.compare_published(self.state_size, self.costs)
+        except ValueError as error:
+            raise Mistake(f"measure: {str(error).removeprefix('compare_published: ')}") from None
+        print(json.dumps(tasks, indent=2) if self.json else measure.report_published(tasks))
+        if self.out is not None:
+            replace(self.out / "measure.json", (json.dumps(tasks, indent=2) + "\n").encode())
+            if not self.json:
+                print(f"\nfigures in {self.out / 'measure.json'}")
+        return 0
+
     def _out(self, folder: Path) -> Path | None:
         from ..models.storage import SHIPPED
 
         out = self.out
         if out is None and not self.json:
-            out = Path(f"measure-{self.model}") if folder.is_relative_to(SHIPPED) else folder
+            shipped = folder.resolve().is_relative_to(SHIPPED.resolve())
+            out = Path(f"measure-{folder.resolve().name}") if shipped else folder
         if out is not None:
             require_writable("measure: --out", out / "measure.json")
         return out

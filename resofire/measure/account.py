@@ -10,7 +10,7 @@ from ..models import Feedforward, build
 from .costs import FLOAT32, Costs, Energy, energy, find_costs
 from .counts import Counts, joined, require_positive
 from .network import count_neuron, count_ops, frame, norms, sequences, widths
-from .peers import PEERS, TITLES, complexity, law, peer, require_peers
+from .peers import PEERS, TITLES, complexity, law, peer, require_peers, require_state_size
 from .published import (
     S4_STATE,
     SAVING,
@@ -21,6 +21,7 @@ from .published import (
     published_peer,
     published_rates,
     rounded,
+    s4_curve,
     s4_state_size,
 )
 from .rates import Batch, Model, require_network, walk
@@ -44,7 +45,7 @@ def measure(
     """
     require_network("measure", model)
     require_peers("measure", against)
-    require_positive("measure", "state_size", state_size)
+    require_state_size("measure", state_size, against)
     table = find_costs("measure", costs)
     if length is not None:
         require_positive("measure", "length", length)
@@ -91,24 +92,28 @@ def peer_network(
     return joined(TITLES[name], steps, blocks, frame(model, steps, fold_norm=fold_norm))
 
 
-def compare_published(state_size: int = S4_STATE) -> list[dict[str, Any]]:
+def compare_published(state_size: int = S4_STATE, costs: Costs | str = FLOAT32) -> list[dict[str, Any]]:
     """The paper's tasks, one after the other: what it prints, what its arithmetic gives, and the audited account.
 
-    Rates are in per cent, energies in mJ per inference at the paper's (padded) length; S4 has `state_size`.
+    Rates are in per cent, energies in mJ per inference at the paper's (padded) length. S4 and the other peers have
+    `state_size`; `costs` are those of the audited account, as in `measure`.
     """
-    return [_compared(task, state_size) for task in TASKS]
+    require_state_size("compare_published", state_size, tuple(PEERS))
+    table = find_costs("compare_published", costs)
+    return [_compared(task, state_size, table) for task in TASKS]
 
 
-def _compared(task: Published, state_size: int) -> dict[str, Any]:
+def _compared(task: Published, state_size: int, table: Costs) -> dict[str, Any]:
     temporal, spatial = ([float(rate) / 100 for rate in kind] for kind in (task.temporal, task.spatial))
     # Only shapes are counted: no weight needs to exist.
     with torch.device("meta"):
         model = build(task.model)
     steps = float(task.length * sequences(model))
     mean = average_rate(temporal, spatial)
-    audited = energy(count_ops(model, _shape(model, steps), task.rates))
+    counts = count_ops(model, _shape(model, steps), task.rates)
+    audited = energy(counts, table)
     peers = {
-        name: energy(peer_network(model, name, steps, state_size=state_size, rate=mean)).mj_per_inference
+        name: energy(peer_network(model, name, steps, state_size=state_size, rate=mean), table).mj_per_inference
         for name in PEERS
     }
     arithmetic = energy(published_counts(task.widths, temporal, spatial, task.length)).mj_per_inference
@@ -119,6 +124,8 @@ def _compared(task: Published, state_size: int) -> dict[str, Any]:
     return {
         "task": task.name,
         "length": task.length,
+        "costs": table.name,
+        "state_size": state_size,
         "average": {
             "printed": task.average, "reproduced": rounded(task.average_as_published, task.average), "true": 100 * mean,
             "temporal": 100 * sum(temporal) / len(temporal), "spatial": 100 * sum(spatial) / len(spatial),
@@ -127,6 +134,8 @@ def _compared(task: Published, state_size: int) -> dict[str, Any]:
             "printed": task.energy, "reproduced": rounded(arithmetic, task.energy), "formula": formula,
             "formula_deviation": formula / float(task.energy) - 1, "audited": audited.mj_per_inference,
             "audited_over_printed": audited.mj_per_inference / float(task.energy),
+            "audited_over_float32": audited.mj_per_inference / energy(counts).mj_per_inference,
+            "neuron_share": audited.components["temporal neuron"] * 1e-9 / audited.mj_per_inference,
         },
         "s4": {
             "printed": task.s4_energy, "reproduced": rounded(s4, task.s4_energy),
@@ -139,6 +148,7 @@ def _compared(task: Published, state_size: int) -> dict[str, Any]:
         },
         "times": {name: mj / audited.mj_per_inference for name, mj in peers.items()},
         "claim_of_average_saving": SAVING,
+        "curve_of_s4": s4_curve(),
     }  # fmt: skip
 
 

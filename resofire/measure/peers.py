@@ -109,14 +109,15 @@ def peer(
 
     name          one of PEERS
     widths        the channels of each block: (128,) * 6 is six of 128
-    state_size    H
+    state_size    H; even for s4d, whose states are complex
     rate          R, the fire rate of peers that spike
     sequences     into how many equal ones the time steps of an inference are divided: no attention from one to another
     """
     require_peers("peer", (name,))
     require_widths("peer", widths)
     require_rate("peer", "rate", rate)
-    for each, value in (("length", length), ("state_size", state_size), ("sequences", sequences)):
+    require_state_size("peer", state_size, (name,))
+    for each, value in (("length", length), ("sequences", sequences)):
         require_positive("peer", each, value)
     own = length / sequences
     context = own if bidirectional else (own + 1) / 2
@@ -133,33 +134,42 @@ def require_peers(owner: str, names: tuple[str, ...]) -> None:
             raise ValueError(f"{owner}: against must be among {nearest(name, list(PEERS))}, got {name!r}")
 
 
-def law(products: Callable[[int, int], float]) -> str:
-    """A number of products as a polynomial in D and H, found from its values: H² + 2DH."""
+def require_state_size(owner: str, state_size: int, names: tuple[str, ...]) -> None:
+    """H for these peers."""
+    if not isinstance(state_size, int) or isinstance(state_size, bool) or state_size < 1:
+        raise ValueError(f"{owner}: state_size must be a positive whole number, got {state_size!r}")
+    if "s4d" in names and state_size % 2:
+        raise ValueError(f"{owner}: state_size must be even for s4d, which has half as many complex states, "
+                         f"got {state_size}")  # fmt: skip
+
+
+def law(products: Callable[[int, int], float], other: str = "H") -> str:
+    """A number of products as a polynomial in D and another size, found from its values: H² + 2DH."""
     terms: dict[str, Callable[[int, int], int]] = {
-        "H²": lambda d, h: h * h, "D²": lambda d, h: d * d, "DH": lambda d, h: d * h, "D": lambda d, h: d,
-        "H": lambda d, h: h,
+        f"{other}²": lambda d, h: h * h, "D²": lambda d, h: d * d, "".join(sorted(f"D{other}")): lambda d, h: d * h,
+        "D": lambda d, h: d, other: lambda d, h: h,
     }  # fmt: skip
     points = [(d, h) for d in (1, 2, 3, 5) for h in (2, 4, 6)]
     matrix = np.array([[term(*point) for term in terms.values()] for point in points], float)
     values = np.array([products(*point) for point in points])
     found = np.linalg.lstsq(matrix, values, rcond=None)[0]
     if not np.allclose(matrix @ found, values):
-        return "no polynomial of D and H"
+        return f"no polynomial of D and {other}"
     kept = [(name, float(factor)) for name, factor in zip(terms, found, strict=True) if abs(factor) > 1e-9]
     return " + ".join(name if abs(factor - 1) < 1e-9 else f"{factor:.6g}{name}" for name, factor in kept)
 
 
 def complexity(name: str, *, bidirectional: bool = False) -> str:
-    """What a peer's dynamics (the state and its read-out) multiply in a time step, in D and H."""
+    """What a peer's dynamics (state and read-out) multiply in a time step, in D and H; attention's in D and C."""
 
-    def products(width: int, state_size: int) -> float:
-        block = peer(name, (width,), 1, state_size=state_size, bidirectional=bidirectional).only(
-            "state space", "attention"
-        )
-        return block.per_step("mac") + block.per_step("multiply")
+    def products(block: Counts) -> float:
+        dynamics = block.only("state space", "attention")
+        return dynamics.per_step("mac") + dynamics.per_step("multiply")
 
-    # Attention has no state of a fixed size: at the one step of `products` its context is 1.
-    return law(products).replace("D", "CD") if name == "transformer" else law(products)
+    if name == "transformer":
+        # Looking both ways, C is the length.
+        return law(lambda width, context: products(peer(name, (width,), context, bidirectional=True)), "C")
+    return law(lambda width, size: products(peer(name, (width,), 1, state_size=size, bidirectional=bidirectional)))
 
 
 def _states(width: int, name: str, site: Site) -> list[Count]:

@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from math import sqrt
 
+import numpy as np
+
 from ..models import ClassifierConfig, RetrievalConfig
 from ..nn import PRF, SDTCM
+from .costs import FLOAT32
 from .counts import Count, Counts, joined
 from .peers import peer
 from .rates import Model
@@ -173,6 +176,22 @@ def s4_state_size(
     # H² + 2DH = rest; the others of the formula, in MACs, do not depend on H.
     rest = products - 3 * width**2 - 2 * width - multiply / mac * width
     return sqrt(width**2 + rest) - width if rest >= 0 else None
+
+
+def s4_curve() -> dict[str, float]:
+    """MACs of a block of S4 over its width w, from the five printed energies alone: their curve of least squares.
+
+    Energies weigh by how finely they are printed; `constant_within` is the standard error that rounding alone gives.
+    """
+    width, blocks, mj = np.array(
+        [(task.s4_features, task.s4_depth * task.length, float(task.s4_energy)) for task in TASKS]
+    ).T
+    macs, rounding = (each * 1e9 / (FLOAT32.mac * blocks) for each in (mj, 0.0005))
+    inverse = np.linalg.pinv(np.stack([width**2, width, np.ones(len(TASKS))], 1) / rounding[:, None])
+    square, linear, constant = map(float, inverse @ (macs / rounding))
+    # A rounded number is off by anything up to half a digit alike: by that over √3 in the mean square.
+    within = float(np.linalg.norm(inverse[2])) / sqrt(3)
+    return {"square": square, "linear": linear, "constant": constant, "constant_within": within}
 
 
 def rounded(value: float | Decimal, like: str) -> str:

@@ -36,7 +36,10 @@ def walk(model: Model, batches: Iterable[Batch]) -> tuple[dict[str, float], floa
     model.eval()
     try:
         with watch(model) as rates:
-            for batch in batches:
+            for number, batch in enumerate(batches):
+                # A neuron that is fed NaN is silent, which would pass for a low rate.
+                if not torch.isfinite(batch.x).all():
+                    raise ValueError(f"fire_rates: batches must hold finite numbers, got NaN or infinity in {number}")
                 bounds = None if batch.cu_seqlens is None else batch.cu_seqlens.to(device)
                 model(batch.x.to(device), cu_seqlens=bounds)
                 held, count = _sizes(batch, isinstance(model, Retrieval))

@@ -31,15 +31,26 @@ def report_published(tasks: list[dict[str, Any]]) -> str:
          f"{each['saving']['printed']:.1f} %", f"{each['saving']['audited']:.1f} %"]
         for each in tasks
     ]  # fmt: skip
+    audits = [
+        [each["task"], _number(each["energy"]["audited"]), f"{each['energy']['audited_over_float32']:.1f}x",
+         f"{100 * each['energy']['neuron_share']:.0f} %", *(f"{times:,.1f}x" for times in each["times"].values())]
+        for each in tasks
+    ]  # fmt: skip
+    costs, size, curve = tasks[0]["costs"], tasks[0]["state_size"], tasks[0]["curve_of_s4"]
     printed, audited = (sum(each["saving"][key] for each in tasks) / len(tasks) for key in ("printed", "audited"))
     claim = tasks[0]["claim_of_average_saving"]
     return "\n\n".join(
         [
             _table("Average fire rate, %", ["", "reproduced", "printed", "true", "temporal", "spatial"], rates),
-            _table("Energy, mJ per inference",
+            _table(f"Energy, mJ per inference; audited at costs {costs}",
                    ["", "reproduced", "printed", "its formula", "deviation", "audited", "of printed"], energies),
-            _table("S4, mJ per inference",
+            _table(f"S4, mJ per inference; its formula and audited at H = {size}, audited at costs {costs}",
                    ["", "reproduced", "printed", "at", "its formula", "needs H", "audited", "saved", "audited"], peers),
+            "S4 as printed, MACs of a block of width w: "
+            f"{curve['square']:.4f} w² + {curve['linear']:.2f} w + {curve['constant']:,.0f} "
+            f"(± {curve['constant_within']:.0f})",
+            _table(f"Audited at costs {costs}, H = {size}: mJ per inference, and how many times that the peers take",
+                   ["", "mJ", "of float32", "neurons", *tasks[0]["times"]], audits),
             f"Saved, mean over the tasks: {printed:.1f} % by the printed numbers, {audited:.1f} % audited "
             f"(the paper: {claim} %,\nwhich is 1 less the quotient of its two mean energies).",
         ]

@@ -1,4 +1,4 @@
-"""What `resofire measure` found, in three panels: how much each layer fires, where the energy goes, and the peers'."""
+"""What `resofire measure` found, in panels: how much each layer fires, where the energy goes, and the peers'."""
 
 import re
 from collections.abc import Mapping
@@ -20,10 +20,11 @@ THICK = 0.38
 @styled
 def draw(found: Mapping[str, Any]) -> Figure:
     """A figure of what `resofire.measure.measure` returns, as it is or read back from JSON."""
-    drawn, (rates, components, peers) = figure(1, 3, height=3.3)
+    drawn, (rates, components, *peers) = figure(1, 3 if found["peers"] else 2, height=3.3)
     _rates(rates, found["rates"])
     _components(components, found["energy"])
-    _peers(peers, found)
+    for panel in peers:
+        _peers(panel, found)
     return drawn
 
 

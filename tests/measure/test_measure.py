@@ -92,6 +92,11 @@ def test_figure(found):
             assert not any(box.overlaps(other) for other in boxes[:i])
 
 
+def test_figure_without_peers_has_no_panel_for_them():
+    drawn = draw(measure(build(MODEL), batches(MODEL), against=()))
+    assert [panel.get_title() for panel in drawn.axes] == ["Fire rate", "Energy by part"]
+
+
 def test_length_is_measured_or_given():
     model, data = build(MODEL), batches(MODEL)
     assert measure(model, data)["length"]["value"] == 20
@@ -177,7 +182,8 @@ def test_tables_of_costs():
             r"measure: against must be among .*did you mean 'transformer'.*, got 'transfomer'",
         ),
         ((), {"against": "s4"}, "measure: against must be a tuple of names, got 's4'"),
-        ((), {"state_size": -1}, "measure: state_size must be a positive number, got -1"),
+        ((), {"state_size": -1}, "measure: state_size must be a positive whole number, got -1"),
+        ((), {"state_size": 7, "against": ("s4", "s4d")}, "measure: state_size must be even for s4d, .*, got 7"),
         ((), {"costs": "7nm"}, r"measure: costs must be a Costs or one of .*'float32'.*, got '7nm'"),
     ],
 )
@@ -189,6 +195,11 @@ def test_bad_input(arguments, settings, message):
 def test_more_bad_input():
     with pytest.raises(ValueError, match="batches must hold at least one time step, got 0 sequences"):
         measure(build(MODEL), [])
+    for value in (float("nan"), float("inf")):
+        first, last = batches(MODEL)
+        last.x[0, 3, 1] = value
+        with pytest.raises(ValueError, match="fire_rates: batches must hold finite numbers, got NaN or infinity in"):
+            fire_rates(build(MODEL), [first, last])
     with pytest.raises(ValueError, match="measure: model must be a Classifier, Retrieval or Feedforward, got Linear"):
         measure(torch.nn.Linear(1, 1), [])
     with pytest.raises(ValueError, match="Costs: mac must be a number of at least 0, got -1"):

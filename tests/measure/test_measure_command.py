@@ -1,11 +1,14 @@
 """resofire measure as a user meets it."""
 
 import json
+import os
 import re
 
 import pytest
 
 from resofire import cli
+from resofire.measure import compare_published
+from resofire.models.storage import SHIPPED
 
 
 def test_a_network_of_the_package(tmp_path, capsys, monkeypatch):
@@ -21,6 +24,17 @@ def test_a_network_of_the_package(tmp_path, capsys, monkeypatch):
     found = json.loads((tmp_path / "measure-digits" / "measure.json").read_text())
     assert list(found["peers"]) == ["s4", "gsu"]
     assert found["length"]["value"] == 64
+
+
+@pytest.mark.parametrize("near", [False, True], ids=["absolute", "relative"])
+def test_a_network_of_the_package_by_its_folder(near, tmp_path, capsys, monkeypatch):
+    """Nothing is written into the package."""
+    monkeypatch.chdir(tmp_path)
+    folder = os.path.relpath(SHIPPED / "digits") if near else str(SHIPPED / "digits")
+    before = sorted(SHIPPED.rglob("*"))
+    assert cli.main(["measure", folder, "--batches", "1"]) == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["measure-digits"]
+    assert sorted(SHIPPED.rglob("*")) == before
 
 
 def test_json_writes_nothing_unless_told(tmp_path, capsys, monkeypatch):
@@ -39,6 +53,14 @@ def test_the_papers_own_tables(capsys):
     assert json.loads(capsys.readouterr().out)[0]["task"] == "ListOps"
 
 
+def test_the_papers_own_tables_at_other_costs(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["measure", "paper", "--costs", "sram", "--state-size", "32", "--out", "here"]) == 0
+    assert "Audited at costs sram, H = 32" in capsys.readouterr().out
+    assert [each.name for each in (tmp_path / "here").iterdir()] == ["measure.json"]
+    assert json.loads((tmp_path / "here" / "measure.json").read_text()) == compare_published(32, "sram")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -47,6 +69,13 @@ def test_the_papers_own_tables(capsys):
         (["digits", "--costs", "gold"], "costs must be .*, got 'gold'"),
         (["digits", "--state-size", "0"], "state_size must be .*, got 0"),
         (["digits", "--split", "tset"], "--split must be one of train, validation, test, got 'tset'"),
+        (["paper", "--against", "s4"], "paper takes --costs, .* only, got --against"),
+        (["paper", "--fold-norm"], "paper takes .* only, got --fold-norm"),
+        (["paper", "--split", "train"], "paper takes .* only, got --split"),
+        (["paper", "--batches", "2"], "paper takes .* only, got --batches"),
+        (["paper", "--data-dir", "there"], "paper takes .* only, got --data-dir"),
+        (["paper", "--costs", "gold"], "measure: costs must be .*, got 'gold'"),
+        (["paper", "--state-size", "7"], "measure: state_size must be even for s4d, .*, got 7"),
         (["digits", "--batches", "0"], "--batches must be a positive whole number, got 0"),
     ],
 )

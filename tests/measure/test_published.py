@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from resofire.measure import compare_published, energy, report_published
-from resofire.measure.published import TASKS, average_rate, published_counts
+from resofire.measure.published import TASKS, average_rate, published_counts, s4_curve
 
 MAC, MULTIPLY, AC = 4.6, 3.7, 0.9
 
@@ -64,11 +64,17 @@ def test_the_energies_of_s4_lie_on_one_curve():
         [(task.s4_features, task.s4_depth, task.length, float(task.s4_energy)) for task in TASKS]
     ).T
     macs, rounding = (each * 1e9 / (MAC * depth * length) for each in (mj, 0.0005))
-    curve = np.stack([width**2, width, np.ones(5)], 1)
-    found = np.linalg.lstsq(curve / rounding[:, None], macs / rounding, rcond=None)[0]
-    assert np.all(np.abs(curve @ found - macs) <= rounding)
+    powers = np.stack([width**2, width, np.ones(5)], 1)
+    found = np.linalg.lstsq(powers / rounding[:, None], macs / rounding, rcond=None)[0]
+    assert np.all(np.abs(powers @ found - macs) <= rounding)
     # With H = 64: 2 w², 4 H w, and 6 H² with a gate of H.
     assert found == pytest.approx([2, 4 * 64, 6 * 64**2 + 2 * 64 + 64 * MULTIPLY / MAC], rel=5e-4)
+    curve = s4_curve()
+    assert [curve[name] for name in ("square", "linear", "constant")] == pytest.approx(found)
+    # The error: how far the constant lies off when the exact energies are rounded anywhere within their last digit.
+    draws = np.random.default_rng(0).uniform(-1, 1, (5, 20_000))
+    errors = np.linalg.lstsq(powers / rounding[:, None], draws, rcond=None)[0][2]
+    assert curve["constant_within"] == pytest.approx(errors.std(), rel=0.03)
 
 
 def test_claims(tasks):
@@ -105,6 +111,33 @@ def test_report(tasks):
     text = report_published(list(tasks.values()))
     assert max(map(len, text.splitlines())) <= 100
     for task in TASKS:
-        assert text.count(task.name) == 3
+        assert text.count(task.name) == 4
         assert all(number in text for number in (task.average, task.energy, task.s4_energy))
     assert text.count("not derivable") == 2
+    assert "2.0000 w² + 256.00 w + 24,757 (± 6)" in text
+
+
+@pytest.mark.parametrize(
+    ("costs", "over", "share", "times"),
+    [
+        ("float32", (1, 1), (41, 59), (61, 112)),
+        ("sram", (27, 36), (11, 22), (25, 50)),
+        ("int8", (0, 1), (72, 83), (8, 14)),
+    ],
+)
+def test_what_the_documentation_says_of_other_costs(costs, over, share, times):
+    """docs/energy.md, "What the numbers do not mean"; the paper's own account keeps to its costs."""
+    found = compare_published(costs=costs)
+    columns = (
+        [each["energy"]["audited_over_float32"] for each in found],
+        [100 * each["energy"]["neuron_share"] for each in found],
+        [each["times"]["s4"] for each in found],
+    )
+    for column, ends in zip(columns, (over, share, times), strict=True):
+        assert (round(min(column)), round(max(column))) == ends
+    assert [each["energy"]["reproduced"] for each in found] == [task.energy for task in TASKS]
+    assert [each["s4"]["reproduced"] for each in found] == [task.s4_energy for task in TASKS]
+    text = report_published(found)
+    assert max(map(len, text.splitlines())) <= 100
+    assert f"Audited at costs {costs}, H = 64" in text
+    assert f"{columns[2][0]:,.1f}x" in text

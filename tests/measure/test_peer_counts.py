@@ -6,6 +6,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from resofire.measure import PEERS, complexity, energy, peer
+from resofire.measure.counts import Count
 from resofire.measure.published import published_peer
 
 MAC, MULTIPLY, AC = 4.6, 3.7, 0.9
@@ -89,13 +90,33 @@ def test_columns_of_the_paper():
 
 
 @pytest.mark.parametrize(
+    ("products", "words"),
+    [
+        (lambda width, context: width**3, "no polynomial of D and C"),
+        (lambda width, context: 3 * width**2 + context * width, "3D² + CD"),
+        (lambda width, context: 5 * width, "5D"),
+    ],
+    ids=["cubic", "square", "no context"],
+)
+def test_complexity_says_c_only_where_there_is_one(products, words, monkeypatch):
+    def attention(width, name, site):
+        return [Count(layer=name, component="attention", times=site.steps, mac=products(width, site.context))]
+
+    monkeypatch.setitem(PEERS, "transformer", attention)
+    assert complexity("transformer") == words
+
+
+@pytest.mark.parametrize(
     ("arguments", "settings", "message"),
     [
         (("s5", (8,), 10), {}, "against must be among .*'s4'.*, got 's5'"),
         (("s4", (), 10), {}, r"widths must be a tuple of positive whole numbers, one a block, got \(\)"),
         (("s4", 8, 10), {}, "widths must be a tuple of positive whole numbers, one a block, got 8"),
         (("s4", (8,), -1), {}, "length must be a positive number, got -1"),
-        (("s4", (8,), 10), {"state_size": 0}, "state_size must be a positive number, got 0"),
+        (("s4", (8,), 10), {"state_size": 0}, "state_size must be a positive whole number, got 0"),
+        (("s4", (8,), 10), {"state_size": 2.5}, "state_size must be a positive whole number, got 2.5"),
+        (("s4", (8,), 10), {"state_size": True}, "state_size must be a positive whole number, got True"),
+        (("s4d", (8,), 10), {"state_size": 7}, "state_size must be even for s4d, .*, got 7"),
         (("gsu", (8,), 10), {"rate": 2}, "rate must be a rate from 0 to 1, got 2"),
     ],
 )
