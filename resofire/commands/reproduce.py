@@ -1,5 +1,6 @@
 """resofire reproduce."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,9 @@ class Reproduce:
         for name in reproduce.NAMES if self.name == "all" else (self.name,):
             try:
                 print(reproduce.reproduce(name, self.out, self.budget, self.data_dir, self.runs))
+            except train.Stopped as stopped:
+                print(f"resofire: {stopped}", file=sys.stderr)
+                return stopped.code
             except (data.DataError, train.RunError, ValueError) as error:
                 raise Mistake(str(error)) from None
             except OSError as error:

@@ -15,7 +15,7 @@ from .. import data
 from ..models import build
 from ..models.storage import replace as replace_file
 from ..ops import retain_buffers
-from ..train import RunConfig, recorded, resume, train
+from ..train import RunConfig, RunError, read, recorded, resume, train
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,11 @@ class Workplace:
         for label, config in configs.items():
             config = replace(config, steps=steps, validate_every=max(1, steps // validations))
             folder = self.folder / label
+            known = (folder / "run.json").exists()
+            if known and RunConfig.from_json(read(folder)["config"]) != config:
+                raise RunError(f"reproduce: {folder} holds a run with other settings; move it away")
             if recorded(folder) is None:
-                if (folder / "run.json").exists():
+                if known:
                     resume(folder, task)
                 else:
                     train(config, task, folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resofire import cli, data, reproduce
+from resofire import cli, data, reproduce, train
 from resofire.recipes import digits_small
 from resofire.reproduce.workplace import Workplace
 
@@ -64,6 +64,23 @@ def test_a_committed_page_is_what_its_figures_say(name, tmp_path):
     reproduce.write(name, tmp_path)
     assert (tmp_path / f"{name}.md").read_text() == (PAPER / f"{name}.md").read_text()
     assert (PAPER / f"{name}.png").exists()
+
+
+def test_a_run_of_other_settings_is_not_taken_for_this_one(digits, tmp_path):
+    config = replace(digits_small(), epochs=1)
+    place = Workplace("x", 100.0, tmp_path)
+    place.train({"a": config}, validations=1)
+    with pytest.raises(train.RunError, match="holds a run with other settings; move it away"):
+        place.train({"a": replace(config, seed=1)}, validations=1)
+
+
+def test_a_training_that_is_stopped_ends_in_one_sentence(tmp_path, monkeypatch, capsys):
+    def stopped(*arguments):
+        raise train.Stopped("stopped in step 3 of 9", 130)
+
+    monkeypatch.setattr("resofire.reproduce.reproduce", stopped)
+    assert cli.main(["reproduce", "ablation", "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "resofire: stopped in step 3 of 9\n"
 
 
 def test_list_and_mistakes(capsys):
