@@ -35,7 +35,7 @@ def test_doctor_as_json(capsys):
         ([], f"resofire: command must be one of {WORDS}; see resofire --help"),
         (["data", "shw", "digits"], "resofire: data: action must be one of list, prepare, show, got 'shw' (did you mean 'show'?)"),
         (["data", "show", "--data-dir", "/dev/null", "smnist"], "resofire: --data-dir must be a folder, got /dev/null"),
-        (["train", "smnist", "--task-settings.shift", "x"], "resofire: --task-settings.shift must be a whole number, got 'x'; see resofire train smnist --help"),
+        (["train", "smnist", "--task-settings.shift", "x"], "resofire: --task-settings.shift must be a number, got 'x'; see resofire train smnist --help"),
         (["bench", "neurons", "--figure", "x"], "resofire: bench: --figure is for peers and events, got neurons"),
         (["doctor", "extra"], "resofire: Unrecognized options: extra; see resofire --help"),
     ],

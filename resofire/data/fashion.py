@@ -21,5 +21,7 @@ FILES = idx.wanted(
 FIRST = (9, 0, 0, 3, 0, 2, 7, 2, 5, 5)
 
 
-def load(data_dir: str | os.PathLike[str] | None = None, shift: int = 0) -> Task:
-    return idx.load("fashion", FOLDERS, FILES, FIRST, data_dir, shift=shift)
+def load(
+    data_dir: str | os.PathLike[str] | None = None, shift: float = 0.0, turn: float = 0.0, stretch: float = 0.0
+) -> Task:
+    return idx.load("fashion", FOLDERS, FILES, FIRST, data_dir, None, shift, turn, stretch)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from .files import DataError, Remote, Wanted, origin, prepared_from, read
-from .shifts import require_shift
 from .store import Arrays
 from .task import Form, Split, Task, set_aside
+from .warps import require_warps
 
 VERSION = 1
 SEED = 0
@@ -73,14 +73,15 @@ def _check(file: Path, raw: bytes, magic: int, expected: tuple[int | None, ...])
 
 def load(
     task: str, folders: tuple[str, ...], files: dict[str, Wanted], first: tuple[int, ...],
-    data_dir: str | os.PathLike[str] | None, order: np.ndarray | None = None, shift: int = 0,
+    data_dir: str | os.PathLike[str] | None, order: np.ndarray | None = None, shift: float = 0.0, turn: float = 0.0,
+    stretch: float = 0.0,
 ) -> Task:  # fmt: skip
     """A task from the four files.
 
-    first    how its training labels begin: other sets have files of the same names and sizes
-    shift    by how many pixels training images are moved, see shifts.py
+    first                   how its training labels begin: other sets have files of the same names and sizes
+    shift, turn, stretch    how training images are warped, see warps.py
     """
-    shifts = require_shift(task, shift, SIDE)
+    warps = require_warps(task, SIDE, shift, turn, stretch)
 
     def make(found: dict[str, Path]) -> tuple[Arrays, dict[str, Any]]:
         sources: dict[str, str] = {}
@@ -108,7 +109,7 @@ def load(
             arrays[f"{split}_labels"],
             kind="values",
             form=form,
-            shifts=shifts if split == "train" else None,
+            warps=warps if split == "train" else None,
         )
         for split in ("train", "validation", "test")
     }

@@ -5,7 +5,7 @@ Two permutations circulate, and results with one are not comparable to results w
     bitrev    the numbers 0..1023 with their ten bits reversed, those below 784
     random    numpy.random.RandomState(92916).permutation(784)
 
-Step t shows pixel permutation[t]. Training images are moved by up to `shift` pixels before, if told so.
+Step t shows pixel permutation[t]. Training images are warped before, if told so, see warps.py.
 """
 
 import os
@@ -20,8 +20,11 @@ PERMUTATIONS = ("bitrev", "random")
 PIXELS = 784
 
 
-def load(data_dir: str | os.PathLike[str] | None = None, permutation: str = "bitrev", shift: int = 0) -> Task:
-    return idx.load("psmnist", FOLDERS, FILES, FIRST, data_dir, pixel_order(permutation), shift)
+def load(
+    data_dir: str | os.PathLike[str] | None = None, permutation: str = "bitrev", shift: float = 0.0, turn: float = 0.0,
+    stretch: float = 0.0,
+) -> Task:  # fmt: skip
+    return idx.load("psmnist", FOLDERS, FILES, FIRST, data_dir, pixel_order(permutation), shift, turn, stretch)
 
 
 def pixel_order(permutation: str) -> np.ndarray:

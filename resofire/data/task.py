@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .shifts import Shifts
+from .warps import Warps
 
 
 class Batch(NamedTuple):
@@ -46,16 +46,16 @@ class Split:
 
     stored    [N, T, C] or [N, T], or, with `bounds` [K + 1], all K sequences end to end: [S, C] or [S]
     labels    one for each sequence, one for each pair if there are half as many, or one for each time step
-    shifts    how images are moved when batches are made in a seed's order, that is for training
+    warps     how images are warped when batches are made in a seed's order, that is for training
     """
 
     def __init__(
         self, stored: np.ndarray, labels: np.ndarray, *, kind: str, form: Form, bounds: np.ndarray | None = None,
-        pairs: bool = False, per_step: bool = False, shifts: Shifts | None = None,
+        pairs: bool = False, per_step: bool = False, warps: Warps | None = None,
     ) -> None:  # fmt: skip
         self.stored, self.labels, self.bounds = stored, labels, bounds
         self.kind, self.form, self.pairs, self.per_step = kind, form, pairs, per_step
-        self.shifts = shifts
+        self.warps = warps
 
     def __len__(self) -> int:
         """How many there are to classify: sequences, or pairs."""
@@ -90,10 +90,10 @@ class Split:
             raise ValueError(f"batches: rank must be a whole number from 0 to world - 1 = {world - 1}, got {rank!r}")
         order = np.arange(len(self)) if seed is None else shuffled(len(self), seed, epoch)
         end = len(order) if last else len(order) - len(order) % size
-        moves = self.shifts.draw(len(self), seed, epoch) if self.shifts is not None and seed is not None else None
+        by = self.warps.draw(len(self), seed, epoch) if self.warps is not None and seed is not None else None
         for first in range(start * size, end, size):
             chosen = self._share(order[first : first + size], rank, world)
-            yield self.batch(chosen, None if moves is None else moves[chosen])
+            yield self.batch(chosen, None if by is None else by[chosen])
 
     def _share(self, chosen: np.ndarray, rank: int, world: int) -> np.ndarray:
         """One of `world` shares of these: of equal number, or, packed, of about as many time steps."""
@@ -111,13 +111,13 @@ class Split:
                 mine.append(place)
         return chosen[np.sort(np.array(mine, np.int64))]
 
-    def batch(self, chosen: np.ndarray, moves: np.ndarray | None = None) -> Batch:
-        """The batch of these sequences or pairs, by their numbers; images moved by `moves`."""
+    def batch(self, chosen: np.ndarray, by: np.ndarray | None = None) -> Batch:
+        """The batch of these sequences or pairs, by their numbers; images warped `by` these, see `Warps.draw`."""
         chosen = np.asarray(chosen)
         if self.bounds is None:
             x = self.stored[chosen]
-            if self.shifts is not None and moves is not None:
-                x = self.shifts.move(x, moves)
+            if self.warps is not None and by is not None:
+                x = self.warps.warp(x, by)
             return Batch(self._input(x), torch.from_numpy(self.labels[chosen].astype(np.int64)), None)
         rows = np.stack([2 * chosen, 2 * chosen + 1], 1).reshape(-1) if self.pairs else chosen
         pieces = [slice(self.bounds[row], self.bounds[row + 1]) for row in rows]

@@ -17,7 +17,7 @@ MODEL = ClassifierConfig(inputs=1, classes=10, features=128, depth=2, neuron=PRF
 def smnist() -> RunConfig:
     return RunConfig(
         name="smnist", task="smnist", model=replace(MODEL, dropout=0.1), batch=64, epochs=30, weight_decay=0.02,
-        ema=0.999, label_smoothing=0.1, task_settings={"shift": 0},
+        ema=0.999, label_smoothing=0.1, task_settings={"shift": 0.0, "turn": 0.0, "stretch": 0.0},
     )  # fmt: skip
 
 

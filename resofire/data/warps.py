@@ -1,0 +1,60 @@
+"""A mild augmentation of images: each is moved, turned and stretched a little, anew in each epoch. Off unless told so.
+
+How an image is warped is a function of seed, epoch and its number, so it does not depend on batches or processes.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class Warps:
+    """Warps images of side × side pixels; zeros come in at the edges.
+
+    shift      by up to how many pixels an image goes down or up, and right or left
+    turn       by up to how many degrees it is turned about its middle
+    stretch    by up to which share each of its axes gets longer or shorter, and leans towards the other
+    """
+
+    side: int
+    shift: float = 0.0
+    turn: float = 0.0
+    stretch: float = 0.0
+
+    def draw(self, count: int, seed: int, epoch: int) -> np.ndarray:
+        """For each of `count` images, where in it a pixel of the warped one is looked up: [count, 2, 3].
+
+        place = matrix @ (down, right, 1), in pixels from the middle; all is drawn evenly within its limits.
+        """
+        # A third number, so that warps are no function of the order in which the images are shown.
+        generator = np.random.RandomState([seed % 2**32, epoch % 2**32, 1])
+        shift, turn, stretch = np.split(generator.uniform(-1, 1, (count, 7)), (2, 3), axis=1)
+        angle = math.radians(self.turn) * turn[:, 0]
+        turned = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], 1).reshape(-1, 2, 2)
+        matrix = turned @ (np.eye(2) + self.stretch * stretch.reshape(-1, 2, 2))
+        return np.concatenate([matrix, self.shift * shift[:, :, None]], 2)
+
+    def warp(self, images: np.ndarray, by: np.ndarray) -> np.ndarray:
+        """uint8 [B, side², C], each looked up at the places of `by`, between pixels in proportion."""
+        side = self.side
+        middle = (side - 1) / 2
+        places = np.arange(side) - middle
+        down, right = np.meshgrid(places, places, indexing="ij")
+        grid = np.einsum("bij,jyx->byxi", by, np.stack([down, right, np.ones_like(down)]))
+        # torch counts (right, down) from -1 to 1 between the outermost pixels' middles.
+        grid = torch.from_numpy(grid[..., ::-1] / middle)
+        x = torch.from_numpy(images.reshape(-1, side, side, images.shape[-1])).permute(0, 3, 1, 2)
+        warped = torch.nn.functional.grid_sample(x.double(), grid, align_corners=True)
+        return warped.round().to(torch.uint8).permute(0, 2, 3, 1).reshape(images.shape).numpy()
+
+
+def require_warps(task: str, side: int, shift: float, turn: float, stretch: float) -> Warps | None:
+    """What a data set's settings of these names mean; None if all are 0."""
+    limits = {"shift": side - 1, "turn": 180, "stretch": 0.5}
+    for (name, most), value in zip(limits.items(), (shift, turn, stretch), strict=True):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+            raise ValueError(f"{task}: {name} must be a number from 0 to {most}, got {value!r}")
+    return Warps(side, shift, turn, stretch) if shift or turn or stretch else None
