@@ -20,8 +20,9 @@ from ..plot import save
 from .workplace import Workplace
 
 NAMES = (
-    "problem", "dynamics", "theorems", "complexity", "energy", "discretisation", "frequency-response",
-    "deployment-operations", "inference-equivalence", "fire-rates", "ablation", "decay", "training-equivalence",
+    "problem", "dynamics", "theorems", "discretisation", "frequency-response", "inference-equivalence",
+    "training-equivalence", "run-time", "ablation", "decay", "loss-landscape", "kernel-gradient", "initialisation",
+    "theta-ranges", "amplitude", "long-range-arena", "complexity", "energy", "fire-rates", "deployment-operations",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -48,45 +49,89 @@ class Workplace:
     def task(self, name: str) -> data.Task:
         return data.load(name, self.data_dir)
 
-    def train(self, configs: dict[str, RunConfig], validations: int) -> dict[str, Trained]:
+    def train(
+        self, configs: dict[str, RunConfig], validations: int, *, part: str = "", share: float = 1.0, thin: bool = False
+    ) -> dict[str, Trained]:
         """Trains each config for the same number of steps, as many as the budget has room for.
 
         The number is found once, by timing some steps of each, and kept. A run that is there is gone on with, or read
         if it is finished.
-        """
-        first = next(iter(configs.values()))
-        task = self.task(first.task)
-        steps = self._planned(configs, task)
-        done = {}
-        for label, config in configs.items():
-            config = replace(config, steps=steps, validate_every=max(1, steps // validations))
-            folder = self.folder / label
-            known = (folder / "run.json").exists()
-            if known and RunConfig.from_json(read(folder)["config"]) != config:
-                raise RunError(f"reproduce: {folder} holds a run with other settings; move it away")
-            if recorded(folder) is None:
-                if known:
-                    resume(folder, task)
-                else:
-                    train(config, task, folder)
-            result = recorded(folder)
-            assert result is not None
-            with (folder / "metrics.csv").open() as stream:
-                done[label] = Trained(config, result, list(csv.DictReader(stream)))
-        return done
 
-    def _planned(self, configs: dict[str, RunConfig], task: data.Task) -> int:
-        file = self.folder / "plan.json"
-        if file.exists():
-            return json.loads(file.read_text())["steps"]
-        retain_buffers()
-        seconds = sum(_seconds_per_step(config, task) for config in configs.values())
-        most = min(config.epochs * -(-len(task["train"]) // config.batch) for config in configs.values())
-        # A tenth is left for validation and the last evaluation.
-        steps = max(1, min(most, int(0.9 * self.minutes * 60 / seconds)))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        replace_file(file, (json.dumps({"steps": steps, "seconds_per_step_of_all": seconds}) + "\n").encode())
-        return steps
+        part     a folder within this one's, for these runs and a number of steps of their own
+        share    how much of the budget they may take
+        thin     evaluate on as many sequences of a split as a quarter of the time has room for; otherwise on all
+        """
+        tasks = {name: self.task(name) for name in {config.task: None for config in configs.values()}}
+        folder = self.folder / part
+        plan = _planned(folder, configs, tasks, share * self.minutes * 60, validations if thin else None)
+        if "evaluated" in plan:
+            tasks = {name: _thinned(task, plan["evaluated"]) for name, task in tasks.items()}
+        lengths = {"steps": plan["steps"], "validate_every": max(1, plan["steps"] // validations)}
+        return {
+            label: _trained(replace(config, **lengths), tasks[config.task], folder / label)
+            for label, config in configs.items()
+        }
+
+
+def _trained(config: RunConfig, task: data.Task, folder: Path) -> Trained:
+    known = (folder / "run.json").exists()
+    if known and RunConfig.from_json(read(folder)["config"]) != config:
+        raise RunError(f"reproduce: {folder} holds a run with other settings; move it away")
+    if recorded(folder) is None:
+        if known:
+            resume(folder, task)
+        else:
+            train(config, task, folder)
+    result = recorded(folder)
+    assert result is not None
+    with (folder / "metrics.csv").open() as stream:
+        return Trained(config, result, list(csv.DictReader(stream)))
+
+
+def _planned(
+    folder: Path, configs: dict[str, RunConfig], tasks: dict[str, data.Task], budget: float, validations: int | None
+) -> dict[str, Any]:
+    """How many steps fit into `budget` seconds; with `validations`, on how many sequences to evaluate as well."""
+    file = folder / "plan.json"
+    if file.exists():
+        return json.loads(file.read_text())
+    retain_buffers()
+    seconds = sum(_seconds_per_step(config, tasks[config.task]) for config in configs.values())
+    most = min(config.epochs * -(-len(tasks[config.task]["train"]) // config.batch) for config in configs.values())
+    # The rest is for validation and the last evaluation.
+    training = 0.9 if validations is None else 0.7
+    plan = {"steps": max(1, min(most, int(training * budget / seconds))), "seconds_per_step_of_all": seconds}
+    if validations is not None:
+        # A forward pass takes a third of a step, or less; at the end three splits are evaluated once more.
+        batch = min(config.batch for config in configs.values())
+        plan["evaluated"] = max(batch, int(batch * 0.25 * budget / (seconds / 3) / (validations + 3)))
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(file, (json.dumps(plan) + "\n").encode())
+    return plan
+
+
+class _Some(data.Split):
+    """Some sequences of a split, evenly spread over it, since those of one class may lie together."""
+
+    def __init__(self, split: data.Split, most: int) -> None:
+        super().__init__(
+            split.stored, split.labels, kind=split.kind, form=split.form, bounds=split.bounds, pairs=split.pairs,
+            per_step=split.per_step,
+        )  # fmt: skip
+        count = min(most, len(split))
+        self.chosen = np.arange(count) * len(split) // count
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def batch(self, chosen: np.ndarray, by: np.ndarray | None = None) -> data.Batch:
+        return super().batch(self.chosen[chosen], by)
+
+
+def _thinned(task: data.Task, most: int) -> data.Task:
+    """All sequences to train on, and at most so many of each other split."""
+    splits = {name: split if name == "train" else _Some(split, most) for name, split in task.splits.items()}
+    return replace(task, splits=splits)
 
 
 def _seconds_per_step(config: RunConfig, task: data.Task) -> float:
@@ -99,3 +144,8 @@ def _seconds_per_step(config: RunConfig, task: data.Task) -> float:
         cross_entropy(model(batch.x, cu_seqlens=batch.cu_seqlens), batch.labels).backward()
         taken.append(time.perf_counter() - begun)
     return min(taken[1:] or taken)
+
+
+def standard_error(percentage: float, count: int) -> float:
+    """Of a percentage that was counted on so many."""
+    return (percentage * (100 - percentage) / count) ** 0.5

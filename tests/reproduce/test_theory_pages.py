@@ -5,10 +5,7 @@ import math
 
 import pytest
 
-from resofire import reproduce
 from resofire.reproduce.workplace import Workplace
-
-THEORY = reproduce.NAMES[: reproduce.NAMES.index("ablation")]
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +20,6 @@ def found(tmp_path_factory):
         return kept[name]
 
     return result
-
-
-def test_they_stand_in_front():
-    assert len(THEORY) == 10
 
 
 def test_no_backend_differs_but_float32_throughout_does(found):

@@ -1,0 +1,172 @@
+"""The paper's table of the Long Range Arena, beside whatever has been trained here. Nothing is trained for it."""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ..models.storage import SHIPPED
+from ..plot import figure, hatches, styled
+from ..train import RunConfig, RunError, read, recorded
+from .workplace import Workplace
+
+TITLE = "The Long Range Arena: ours, the paper's and the best published"
+TASKS = {
+    "listops": "ListOps", "text": "Text", "retrieval": "Retrieval", "image": "Image", "pathfinder": "Pathfinder",
+    "pathx": "Path-X",
+}  # fmt: skip
+CHANCE = (10.0, 50.0, 50.0, 10.0, 50.0, 50.0)
+# The paper's table in %, in the order of TASKS without Path-X, and the average it prints.
+PAPER = {
+    "Transformer": ((36.37, 64.27, 57.46, 42.44, 71.40), 54.39),
+    "S4 (both ways)": ((59.60, 86.82, 90.90, 88.65, 94.20), 84.03),
+    "Binary S4D": ((54.80, 82.50, 85.03, 82.00, 82.60), 77.39),
+    "Binary S4D, GSU and GELU": ((59.60, 86.50, 90.22, 85.00, 91.30), 82.52),
+    "Stochastic SpikingS4": ((55.70, 77.62, 88.48, 80.10, 83.41), 77.06),
+    "SpikingSSMs": ((60.23, 80.41, 88.77, 88.21, 93.51), 82.23),
+    "Spiking LMU": ((37.30, 65.80, 79.76, 55.65, 72.68), 62.23),
+    "ELM neuron": ((44.55, 75.40, 84.93, 49.62, 71.15), 69.25),
+    "PRF, SD-TCM (the paper)": ((59.20, 86.33, 89.88, 84.77, 91.76), 82.39),
+}
+THEIRS, S4 = "PRF, SD-TCM (the paper)", "S4 (both ways)"
+# The best spiking networks that have been published, each task on its own, in the order of TASKS.
+BEST = (60.23, 86.52, 90.22, 88.21, 93.68, 94.82)
+
+
+def run(workplace: Workplace) -> dict[str, Any]:
+    return {"shipped": collected(SHIPPED), "trained": collected(workplace.runs)}
+
+
+def collected(folder: Path) -> dict[str, dict[str, Any]]:
+    """The finished run of each task under a folder: of those tested on most sequences, the best on validation."""
+    best: dict[str, dict[str, Any]] = {}
+    for file in sorted(folder.glob("**/result.json")):
+        found = _finished(file.parent, folder)
+        if found is not None and (found["task"] not in best or _rank(found) > _rank(best[found["task"]])):
+            best[found["task"]] = found
+    return best
+
+
+def _finished(run_folder: Path, folder: Path) -> dict[str, Any] | None:
+    """What a run came to; None if it is of no task here, or its weights were chosen on the test split."""
+    result = recorded(run_folder)
+    try:
+        config = RunConfig.from_json(read(run_folder)["config"])
+    except RunError:
+        return None
+    if result is None or config.task not in TASKS or result.get("selected_on") != "validation":
+        return None
+    return {
+        "task": config.task,
+        "run": str(run_folder.relative_to(folder)),
+        "recipe": config.name,
+        "parameters": result["parameters"],
+        "steps": config.steps,
+        "epochs": config.epochs,
+        "batch": config.batch,
+        "validation": result["accuracy"]["validation"],
+        "test": result["accuracy"]["test"],
+        "tested": result["correct"]["test"][1],
+    }
+
+
+def _rank(found: dict[str, Any]) -> tuple[int, float]:
+    return found["tested"], found["validation"]
+
+
+@styled
+def draw(result: dict[str, Any]) -> Figure:
+    drawn, (panel,) = figure(width=7.6, height=4.2)
+    rows = {"S4": PAPER[S4][0], "best spiking": BEST, "paper": PAPER[THEIRS][0], "here": _ours(result)}
+    for number, ((label, shares), style) in enumerate(zip(rows.items(), hatches(), strict=False)):
+        places = [place + (number - 1.5) * 0.2 for place, share in enumerate(shares) if share is not None]
+        panel.bar(places, [share for share in shares if share is not None], width=0.19, label=label, **style)
+    for place, share in enumerate(CHANCE):
+        panel.plot([place - 0.42, place + 0.42], [share, share], color="black", label="chance" if place == 0 else None)
+    panel.set_xticks(range(len(TASKS)), TASKS.values())
+    panel.set(ylabel="test accuracy, %", ylim=(0, 100))
+    panel.set_axisbelow(True)
+    panel.grid(visible=False, axis="x")
+    drawn.legend(loc="outside upper center", ncols=len(rows) + 1)
+    return drawn
+
+
+def _ours(result: dict[str, Any]) -> list[float | None]:
+    """What is shipped, else what was trained, in %."""
+    found = {**result["trained"], **result["shipped"]}
+    return [100 * found[task]["test"] if task in found else None for task in TASKS]
+
+
+def page(result: dict[str, Any]) -> str:
+    kinds = {"Resofire, shipped": result["shipped"], "Resofire, trained here": result["trained"]}
+    rows = [
+        _row(label, [100 * found[task]["test"] if task in found else None for task in TASKS])
+        for label, found in kinds.items()
+    ]
+    rows.append(_row("best published spiking", BEST))
+    rows += [_row(label, (*shares, None)) for label, (shares, _) in reversed(PAPER.items())]
+    rows.append(_row("chance", CHANCE))
+    return f"""
+Test accuracy in %. A cell is empty where nothing is published or nothing has been trained. The average is over the five
+tasks without Path-X, which the paper leaves unsolved.
+
+| network | {" | ".join(TASKS.values())} | average |
+|---{"|---" * len(TASKS)}|---|
+{chr(10).join(rows)}
+
+{_runs(kinds)}
+
+{_compared(result)} Best published is the best spiking network of each task on its own. {_averages()}
+"""
+
+
+def _row(label: str, shares: tuple[float | None, ...] | list[float | None]) -> str:
+    cells = ["" if share is None else f"{share:.2f}" for share in shares]
+    return f"| {label} | {' | '.join(cells)} | {_average(shares)} |"
+
+
+def _average(shares: tuple[float | None, ...] | list[float | None]) -> str:
+    five = [share for share in shares[:5] if share is not None]
+    return f"{sum(five) / 5:.2f}" if len(five) == 5 else ""
+
+
+def _runs(kinds: dict[str, dict[str, Any]]) -> str:
+    rows = [
+        f"| {title} | `{each['run']}` | {each['parameters']:,} | {_length(each)} | {each['tested']:,} |"
+        for found in kinds.values()
+        for task, title in TASKS.items()
+        if (each := found.get(task))
+    ]
+    if not rows:
+        return (
+            "Nothing has been trained for it yet: no network is shipped for these tasks and no finished run was found."
+        )
+    head = "| task | run | parameters | trained | test sequences |\n|---|---|---|---|---|\n"
+    text = "What ours are. Of several runs, one that was tested on most sequences, and of those the best on validation:"
+    return f"{text}\n\n{head}" + "\n".join(rows)
+
+
+def _length(each: dict[str, Any]) -> str:
+    count = f"{each['epochs']:,} epochs" if each["steps"] is None else f"{each['steps']:,} steps"
+    return f"{count}, batches of {each['batch']}"
+
+
+def _compared(result: dict[str, Any]) -> str:
+    said = [
+        f"{title} {ours - theirs:+.1f}"
+        for title, ours, theirs in zip(TASKS.values(), _ours(result), (*PAPER[THEIRS][0], None), strict=True)
+        if ours is not None and theirs is not None
+    ]
+    if not said:
+        return "There is nothing of ours to set beside the paper's."
+    return f"Ours less the paper's, in points: {', '.join(said)}."
+
+
+def _averages() -> str:
+    """Which of the averages that the paper prints do not follow from its figures."""
+    wrong = [
+        f"{label} {_average(shares)}, not {printed:.2f}"
+        for label, (shares, printed) in PAPER.items()
+        if abs(float(_average(shares)) - printed) > 0.02
+    ]
+    return f"Averages are worked out here; the paper's differ for: {', '.join(wrong)}." if wrong else ""

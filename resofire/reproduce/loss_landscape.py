@@ -1,0 +1,331 @@
+"""The paper's loss landscapes: one network on psMNIST, trained with fast, moderate and slow decay and with resonance.
+
+The networks are those of the sweep of the decay, at the same budget. A plane is laid through the trained weights along
+two random directions. A direction is drawn from a normal distribution and each row of a weight matrix (the weights into
+one neuron) scaled to the norm of that row of the trained weights (Li et al. 2018); biases and neurons stay as they are.
+The draws are the same for all four networks.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from .. import data
+from ..models import Feedforward, load
+from ..models.storage import replace as replace_file
+from ..plot import figure, styled
+from . import decay as sweep
+from .workplace import Trained, Workplace
+
+TITLE = "Loss landscapes on psMNIST: fast, moderate and slow decay, and resonance"
+# The kind of neuron is as in the sweep of the decay, whose networks these are.
+CASES = {
+    "fast": (0.5, "plain"),
+    "moderate": (0.97, "plain"),
+    "slow": (0.999, "plain"),
+    "resonate": (0.999, "oscillating"),
+}
+LABELS = {"fast": "fast decay", "moderate": "moderate decay", "slow": "slow decay", "resonate": "resonate"}
+TASK, CHUNK, RADIUS = "psmnist-bitrev", 64, 1.0
+# Test accuracy below which a network counts as hardly trained.
+LEARNT = 0.5
+# Planes, points along a side, images: the last that the budget has room for is taken.
+PLANS = ((1, 5, 16), (1, 9, 32), (1, 9, 64), (1, 13, 64), (2, 13, 64), (3, 13, 128), (3, 17, 128), (3, 17, 256),
+         (3, 21, 256), (3, 25, 512))  # fmt: skip
+
+
+class Claim(NamedTuple):
+    """What the paper says of its figure, as something that can be measured in one plane."""
+
+    says: str
+    measured: str
+    holds: Callable[[dict[str, dict[str, float]]], bool]
+
+
+CLAIMS = (
+    Claim("(a) fast decay: gradients vanish, contours extremely sparse", "its slope is the smallest of the four",
+          lambda of: min(of, key=lambda case: of[case]["slope"]) == "fast"),
+    Claim("(b) moderate decay: gradients appear", "its slope is larger than that of fast decay",
+          lambda of: of["moderate"]["slope"] > of["fast"]["slope"]),
+    Claim("(b) moderate decay: a local optimum remains", "more than one minimum",
+          lambda of: of["moderate"]["minima"] > 1),
+    Claim("(c) slow decay: ambiguous gradients", "rougher than moderate decay",
+          lambda of: of["slow"]["roughness"] > of["moderate"]["roughness"]),
+    Claim("(d) resonate: smooth gradients", "the least rough of the four",
+          lambda of: min(of, key=lambda case: of[case]["roughness"]) == "resonate"),
+    Claim("(d) resonate: smooth gradients", "the closest to a quadratic of the four",
+          lambda of: min(of, key=lambda case: of[case]["not_quadratic"]) == "resonate"),
+)  # fmt: skip
+
+
+def run(workplace: Workplace) -> dict[str, Any]:
+    trained = networks(workplace)
+    split = workplace.task(TASK)["train"]
+    plan = planes, side, images = _plan(workplace, [model for _, model in trained.values()], split)
+    batches = _images(split, images)
+    cases = {}
+    for label, (done, model) in trained.items():
+        surfaces = _kept(workplace.folder / f"{label}.json", model, batches, plan)
+        beta, kind = CASES[label]
+        cases[label] = {
+            "beta": beta,
+            "theta": sweep.THETAS[kind],
+            "accuracy": done.result["accuracy"],
+            "tested": done.result["correct"]["test"][1],
+            "trained_loss": surfaces[0][side // 2][side // 2],
+            "surfaces": surfaces,
+            "numbers": [smoothness(np.array(surface), 2 * RADIUS / (side - 1)) for surface in surfaces],
+        }
+    return {
+        "task": TASK, "steps": next(iter(trained.values()))[0].config.steps, "batch": sweep.BATCH, "planes": planes,
+        "side": side, "images": images, "radius": RADIUS, "cases": cases,
+        "weights": sum(weight.numel() for weight in direction(next(iter(trained.values()))[1], seed=0)),
+    }  # fmt: skip
+
+
+def networks(workplace: Workplace) -> dict[str, tuple[Trained, Feedforward]]:
+    """The four networks, as they are in the sweep of the decay at this budget."""
+    trained, folder = sweep.networks(workplace), sweep.place(workplace).folder
+    found = {}
+    for case, which in CASES.items():
+        model = load(folder / sweep.label(*which))
+        assert isinstance(model, Feedforward)
+        found[case] = (trained[sweep.label(*which)], model)
+    return found
+
+
+def _plan(workplace: Workplace, models: list[Feedforward], split: data.Split) -> tuple[int, int, int]:
+    """As many planes, points and images as half the budget has room for; found once and kept."""
+    file = workplace.folder / "plan.json"
+    if not file.exists():
+        seconds = sum(_seconds_per_image(model, _images(split, PLANS[0][2])) for model in models)
+        room = [plan for plan in PLANS if plan[0] * plan[1] ** 2 * plan[2] * seconds <= 30 * workplace.minutes]
+        workplace.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(file, (json.dumps(room[-1] if room else PLANS[0]) + "\n").encode())
+    planes, side, images = json.loads(file.read_text())
+    return planes, side, images
+
+
+def _seconds_per_image(model: Feedforward, batches: list[data.Batch]) -> float:
+    loss(model, batches)
+    begun = time.perf_counter()
+    loss(model, batches)
+    return (time.perf_counter() - begun) / sum(len(batch.labels) for batch in batches)
+
+
+def _images(split: data.Split, count: int) -> list[data.Batch]:
+    order = np.random.RandomState(0).permutation(len(split))[:count]
+    return [split.batch(order[first : first + CHUNK]) for first in range(0, len(order), CHUNK)]
+
+
+@torch.no_grad()
+def loss(model: Feedforward, batches: list[data.Batch]) -> float:
+    """The mean over all images."""
+    total = sum(float(cross_entropy(model(batch.x), batch.labels, reduction="sum")) for batch in batches)
+    return total / sum(len(batch.labels) for batch in batches)
+
+
+def _kept(
+    file: Path, model: Feedforward, batches: list[data.Batch], plan: tuple[int, int, int]
+) -> list[list[list[float]]]:
+    """The losses over each plane; those that are in the file are read."""
+    planes, side, _ = plan
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    surfaces = kept["surfaces"] if kept.get("plan") == list(plan) else []
+    for plane in range(len(surfaces), planes):
+        along = [direction(model, seed) for seed in (2 * plane, 2 * plane + 1)]
+        surfaces.append(surface(model, batches, along, side))
+        replace_file(file, (json.dumps({"plan": plan, "surfaces": surfaces}) + "\n").encode())
+    return surfaces
+
+
+def direction(model: Feedforward, seed: int) -> list[Tensor]:
+    """A random direction for each weight matrix, its rows as long as those of the weights."""
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for linear in model.linears:
+        weight = linear.get_parameter("weight").detach()
+        drawn = torch.randn(weight.shape, generator=generator)
+        found.append(drawn * weight.norm(dim=1, keepdim=True) / drawn.norm(dim=1, keepdim=True))
+    return found
+
+
+@torch.no_grad()
+def surface(model: Feedforward, batches: list[data.Batch], along: list[list[Tensor]], side: int) -> list[list[float]]:
+    """The loss at side x side points; a row for each step along the second direction. The weights come back."""
+    weights = [linear.get_parameter("weight") for linear in model.linears]
+    middle = [weight.clone() for weight in weights]
+    at = np.linspace(-RADIUS, RADIUS, side).tolist()
+
+    def move(a: float, b: float) -> None:
+        for weight, start, first, second in zip(weights, middle, *along, strict=True):
+            weight.copy_(start + a * first + b * second)
+
+    def height(a: float, b: float) -> float:
+        move(a, b)
+        return float(f"{loss(model, batches):.6g}")
+
+    rows = [[height(a, b) for a in at] for b in at]
+    move(0.0, 0.0)
+    return rows
+
+
+def smoothness(losses: np.ndarray, step: float) -> dict[str, float]:
+    """What a surface of losses, `step` apart, comes to.
+
+    range            highest less lowest
+    slope            norm of the gradient, mean over the grid
+    roughness        size of the second differences along both axes, mean, as a share of the range
+    not_quadratic    share of the variance that the best quadratic surface does not explain
+    minima           points inside that are below all eight neighbours
+    """
+    height = float(np.ptp(losses))
+    slope = float(np.hypot(*np.gradient(losses, step)).mean())
+    found = {"range": height, "slope": slope, "roughness": 0.0, "not_quadratic": 0.0, "minima": _minima(losses)}
+    if height > 0:
+        bends = np.concatenate([np.diff(losses, 2, axis).ravel() for axis in (0, 1)])
+        found["roughness"] = float(np.abs(bends).mean()) / height
+        found["not_quadratic"] = _not_quadratic(losses)
+    return found
+
+
+def _not_quadratic(losses: np.ndarray) -> float:
+    y, x = (axis.ravel().astype(float) for axis in np.indices(losses.shape))
+    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], 1)
+    wanted = losses.ravel()
+    fitted = terms @ np.linalg.lstsq(terms, wanted, rcond=None)[0]
+    return float(((wanted - fitted) ** 2).sum() / ((wanted - wanted.mean()) ** 2).sum())
+
+
+def _minima(losses: np.ndarray) -> int:
+    rows, columns = losses.shape
+    around = [
+        losses[1 + dy : rows - 1 + dy, 1 + dx : columns - 1 + dx]
+        for dy in (-1, 0, 1)
+        for dx in (-1, 0, 1)
+        if (dy, dx) != (0, 0)
+    ]
+    return int((losses[1:-1, 1:-1] < np.min(around, 0)).sum())
+
+
+@styled
+def draw(result: dict[str, Any]) -> Figure:
+    drawn, panels = figure(2, 2, width=3.6, height=3.5)
+    surfaces = {label: np.array(case["surfaces"][0]) for label, case in result["cases"].items()}
+    lowest, highest = (float(end(list(map(end, surfaces.values())))) for end in (np.min, np.max))
+    levels = MaxNLocator(12).tick_values(lowest, highest)
+    # Light enough for black lines and labels on it.
+    greys = LinearSegmentedColormap.from_list("greys", ["#ffffff", "#8c8c8c"])
+    at = np.linspace(-result["radius"], result["radius"], result["side"])
+    for (label, losses), panel in zip(surfaces.items(), panels, strict=True):
+        panel.contourf(at, at, losses, levels, cmap=greys)
+        lines = panel.contour(at, at, losses, levels, colors="black", linewidths=1.1)
+        panel.clabel(lines, levels[::2], fontsize=12)
+        panel.plot(0, 0, "X", color="#d9730d", markeredgecolor="black", markersize=9)
+        case = result["cases"][label]
+        panel.set(title=f"{LABELS[label]}, β = {case['beta']:g}", aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
+        panel.grid(False)
+    drawn.supxlabel("along the first direction (cross: the trained weights)", fontsize=11)
+    drawn.supylabel("along the second direction", fontsize=11)
+    return drawn
+
+
+def page(result: dict[str, Any]) -> str:
+    rows = []
+    for label, case in result["cases"].items():
+        numbers = case["numbers"]
+        theta = "π/2" if case["theta"] else "0"
+        rows.append(
+            f"| {LABELS[label]} | {case['beta']:g} | {theta} | {100 * case['accuracy']['test']:.2f} % | "
+            f"{case['trained_loss']:.3f} | {_spread(numbers, 'range')} | {_spread(numbers, 'slope')} | "
+            f"{_spread(numbers, 'roughness')} | {_spread(numbers, 'not_quadratic')} | {_spread(numbers, 'minima')} |"
+        )
+    planes = result["planes"]
+    held = [_held(claim, result) for claim in CLAIMS]
+    claims = [
+        f"| {claim.says} | {claim.measured} | {_verdict(times, planes)} |"
+        for claim, times in zip(CLAIMS, held, strict=True)
+    ]
+    always, never = sum(times == planes for times in held), sum(times == 0 for times in held)
+    epochs = result["steps"] * result["batch"] / 55_000
+    tested = result["cases"]["fast"]["tested"]
+    several = f"{planes} planes; means, with the least and the most in brackets" if planes > 1 else "one plane"
+    return f"""
+Network 1-64-256-256-10, Δ = 1, β and θ the same for all neurons and not trained; psMNIST in the bitrev order,
+{result["steps"]:,} steps of {result["batch"]} images ({epochs:.2f} epochs; the paper trains 50), one seed. The paper
+does not say which β its cases have; these are ours. Accuracy is that on {tested:,} test images.
+
+Each plane goes through the trained weights along two random directions. A direction is drawn from a normal
+distribution, and each row of a weight matrix scaled to the norm of that row of the trained weights (Li et al. 2018).
+All four weight matrices move; biases and neurons do not. The directions are not made orthogonal, and their draw is the
+same for each case. {result["side"]} x {result["side"]} points from -{result["radius"]:g} to {result["radius"]:g}; the
+loss is the mean over the same {result["images"]} training images. The figure has one set of contour levels for all
+cases, so that dense lines are a steep loss.
+
+| case | β | θ | test accuracy | loss, trained | range | slope | roughness | not quadratic | minima |
+|---|---|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
+
+From {several}. *Slope* is the mean norm of the gradient on the grid, *roughness* the mean size of the second
+differences over the range of the loss, *not quadratic* the share of the variance that the best quadratic surface
+leaves, *minima* the points inside that are below all eight neighbours. A smooth bowl has low roughness, little that is
+not quadratic and one minimum.
+
+| the paper reads off its figure | measured here as | seen |
+|---|---|---|
+{chr(10).join(claims)}
+
+Of these {len(CLAIMS)}, {_count(always)} in every plane and {_count(never)} in none.
+{_best(result)}
+
+What is to be said against such pictures: spikes are steps, so the loss over the weights before neurons is a
+staircase, smoothed only by the number of images, and its slope is not the surrogate gradient that training follows. Two
+directions out of {result["weights"]:,} show little of a landscape. And the contours of a loss cannot overlap, as the
+paper says of (c): where they seem to, the loss is steep.
+"""
+
+
+def _spread(numbers: list[dict[str, float]], name: str) -> str:
+    values = [each[name] for each in numbers]
+    mean = f"{np.mean(values):.3g}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.2g} to {max(values):.2g})"
+
+
+def _held(claim: Claim, result: dict[str, Any]) -> int:
+    """In how many planes."""
+    planes = zip(*(case["numbers"] for case in result["cases"].values()), strict=True)
+    return sum(claim.holds(dict(zip(result["cases"], plane, strict=True))) for plane in planes)
+
+
+def _verdict(times: int, planes: int) -> str:
+    if planes == 1:
+        return "yes" if times else "no"
+    return {0: "no, in no plane", planes: f"yes, in all {planes} planes"}.get(times, f"in {times} of {planes} planes")
+
+
+def _count(times: int) -> str:
+    return "1 is seen" if times == 1 else f"{times or 'none'} are seen"
+
+
+def _best(result: dict[str, Any]) -> str:
+    shares = {label: case["accuracy"]["test"] for label, case in result["cases"].items()}
+    best = max(shares, key=shares.__getitem__)
+    least = min(result["cases"], key=lambda label: result["cases"][label]["trained_loss"])
+    same = "which also has" if best == least else f"while {LABELS[least]} has"
+    said = f"The best test accuracy is that of {LABELS[best]}, {same} the lowest training loss."
+    behind = [LABELS[label] for label, share in shares.items() if share < LEARNT]
+    if not behind:
+        return said
+    return f"""{said}
+Below {100 * LEARNT:g} % at this budget: {", ".join(behind)}. There the landscape is one near the start of training, and
+a smooth one may just be flat."""

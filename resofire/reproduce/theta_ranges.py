@@ -1,0 +1,195 @@
+"""The paper's tables of θ's first range on each task of the Long Range Arena, with our smaller networks."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+
+from ..data import DataError
+from ..models import ClassifierConfig, RetrievalConfig
+from ..nn import PRFConfig
+from ..plot import figure, lines, styled
+from ..recipes.image import image_small
+from ..recipes.listops import listops_small
+from ..recipes.pathfinder import pathfinder_small
+from ..recipes.retrieval import retrieval_small
+from ..recipes.text import text_small
+from ..train import RunConfig
+from .workplace import Trained, Workplace, standard_error
+
+TITLE = "From which range to draw θ: five ranges for each task of the Long Range Arena"
+BATCH = 16
+# Below so many minutes only the first, the paper's best and the last range are tried.
+WHOLE = 4.0
+
+
+class Ablation(NamedTuple):
+    """One of the paper's tables: accuracy in % with θ from 0 to `tops` times π, and what `tops` are called."""
+
+    title: str
+    recipe: Callable[[], RunConfig]
+    labels: tuple[str, ...]
+    tops: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    chance: float
+
+
+FOURTHS = ("π/4", "π/5", "π/6", "π/7", "π/8"), (1 / 4, 1 / 5, 1 / 6, 1 / 7, 1 / 8)
+TABLES = {
+    "listops": Ablation("ListOps", listops_small, *FOURTHS, (56.85, 55.60, 59.20, 58.05, 54.55), 10.0),
+    "text": Ablation(
+        "Text", text_small, ("π", "π/2", "π/4", "π/8", "π/16"), (1, 1 / 2, 1 / 4, 1 / 8, 1 / 16),
+        (81.27, 83.28, 84.94, 86.33, 85.32), 50.0,
+    ),
+    "retrieval": Ablation("Retrieval", retrieval_small, *FOURTHS, (89.64, 89.52, 89.75, 89.88, 89.72), 50.0),
+    "image": Ablation(
+        "Image", image_small, ("2π/0.15", "2π/0.2", "2π/0.25", "2π/0.3", "2π/0.35"),
+        (2 / 0.15, 2 / 0.2, 2 / 0.25, 2 / 0.3, 2 / 0.35), (84.36, 84.43, 84.77, 84.54, 84.38), 10.0,
+    ),
+    "pathfinder": Ablation(
+        "Pathfinder", pathfinder_small, ("2π", "2π/0.8", "2π/0.6", "2π/0.4", "2π/0.2"),
+        (2, 2 / 0.8, 2 / 0.6, 2 / 0.4, 2 / 0.2), (91.14, 91.19, 91.76, 89.87, 90.97), 50.0,
+    ),
+}  # fmt: skip
+
+
+def run(workplace: Workplace) -> dict[str, Any]:
+    absent = {task: reason for task in TABLES if (reason := _why_absent(workplace, task))}
+    there = [task for task in TABLES if task not in absent]
+    if not there:
+        raise DataError(f"theta-ranges: none of its data sets is there; the first: {next(iter(absent.values()))}")
+    found = {}
+    for task in there:
+        table = TABLES[task]
+        labels = table.labels if workplace.minutes >= WHOLE else _fewer(table)
+        configs = {_folder(label): _config(table, label) for label in labels}
+        trained = workplace.train(configs, validations=2, part=task, share=1 / len(there), thin=True)
+        found[task] = _outcome({label: trained[_folder(label)] for label in labels})
+    return {"batch": BATCH, "tasks": found, "absent": list(absent)}
+
+
+def _why_absent(workplace: Workplace, task: str) -> str:
+    try:
+        workplace.task(task)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def _fewer(table: Ablation) -> tuple[str, ...]:
+    kept = {0, table.accuracy.index(max(table.accuracy)), len(table.labels) - 1}
+    return tuple(label for place, label in enumerate(table.labels) if place in kept)
+
+
+def _folder(label: str) -> str:
+    return label.replace("π", "pi").replace("/", "-over-")
+
+
+def _config(table: Ablation, label: str) -> RunConfig:
+    recipe = table.recipe()
+    model = recipe.model
+    assert isinstance(model, ClassifierConfig | RetrievalConfig)
+    assert isinstance(model.neuron, PRFConfig)
+    top = math.pi * table.tops[table.labels.index(label)]
+    return replace(recipe, model=replace(model, neuron=replace(model.neuron, theta=(0.0, top))), batch=BATCH)
+
+
+def _outcome(trained: dict[str, Trained]) -> dict[str, Any]:
+    first = next(iter(trained.values()))
+    assert isinstance(first.config.model, ClassifierConfig | RetrievalConfig)
+    return {
+        "network": f"{first.config.model.depth} x {first.config.model.features}",
+        "parameters": first.result["parameters"],
+        "steps": first.config.steps,
+        "tested": first.result["correct"]["test"][1],
+        "accuracy": {label: done.result["accuracy"] for label, done in trained.items()},
+    }
+
+
+@styled
+def draw(result: dict[str, Any]) -> Figure:
+    # One panel more, for the legend.
+    drawn, panels = figure(3, -(-(len(TABLES) + 1) // 3), width=3.4, height=2.9)
+    ours, paper = (style for style, _ in zip(lines(), range(2), strict=False))
+    for (task, table), panel in zip(TABLES.items(), panels, strict=False):
+        panel.plot(range(len(table.labels)), table.accuracy, label="paper", **paper)
+        if task in result["tasks"]:
+            accuracy = result["tasks"][task]["accuracy"]
+            places = [table.labels.index(label) for label in accuracy]
+            panel.plot(places, [100 * each["test"] for each in accuracy.values()], label="here", **ours)
+        else:
+            panel.text(0.5, 0.25, "data not there", transform=panel.transAxes, ha="center")
+        panel.axhline(table.chance, color="#6b6b6b", linestyle=":", label="chance")
+        panel.set_xticks(range(len(table.labels)), table.labels, rotation=45)
+        panel.set(title=table.title, ylim=(0, 100))
+    for panel in panels[len(TABLES) :]:
+        panel.set_axis_off()
+    panels[-1].legend(*panels[0].get_legend_handles_labels(), loc="center", fontsize=13)
+    drawn.supxlabel("largest θ at first")
+    drawn.supylabel("test accuracy, %")
+    return drawn
+
+
+def page(result: dict[str, Any]) -> str:
+    return f"""
+θ of each neuron is drawn evenly from 0 to the value given, then trained. Ours are the `-small` recipes with batches of
+{result["batch"]}, one seed and the same number of steps for all ranges of a task. The weights that are best on
+validation count; of validation and test only some sequences, evenly spread, are looked at.
+
+{_scale(result)}
+
+{chr(10).join(_table(task, result) for task in TABLES)}
+{chr(10).join(_seen(task, found) for task, found in result["tasks"].items())}
+
+{_gaps(result["absent"])}
+"""
+
+
+def _scale(result: dict[str, Any]) -> str:
+    rows = [
+        f"| {TABLES[task].title} | {found['network']} | {found['parameters']:,} | {found['steps']:,} | "
+        f"{found['tested']:,} | {TABLES[task].chance:g} % |"
+        for task, found in result["tasks"].items()
+    ]
+    head = "| task | blocks x channels | parameters | steps | test sequences | chance |\n|---|---|---|---|---|---|\n"
+    return head + "\n".join(rows)
+
+
+def _table(task: str, result: dict[str, Any]) -> str:
+    table = TABLES[task]
+    accuracy = result["tasks"].get(task, {"accuracy": {}})["accuracy"]
+    ours = [f"{100 * accuracy[label]['test']:.1f} %" if label in accuracy else "" for label in table.labels]
+    paper = [f"{share:.2f} %" for share in table.accuracy]
+    return f"""| {table.title}, θ up to | {" | ".join(table.labels)} |
+{"|---" * (1 + len(table.labels))}|
+| here | {" | ".join(ours)} |
+| paper | {" | ".join(paper)} |
+"""
+
+
+def _seen(task: str, found: dict[str, Any]) -> str:
+    table = TABLES[task]
+    shares = {label: 100 * each["test"] for label, each in found["accuracy"].items()}
+    best = max(shares, key=lambda label: found["accuracy"][label]["validation"])
+    paper = table.labels[table.accuracy.index(max(table.accuracy))]
+    same = "the paper's best, too" if best == paper else f"the paper's best is {paper}"
+    spread = max(shares.values()) - min(shares.values())
+    # Of a difference of two shares.
+    error = 2 * 2**0.5 * standard_error(max(shares.values()), found["tested"])
+    told = "more than" if spread > error else "too little to tell an order: less than"
+    above = max(shares.values()) > table.chance + 2 * standard_error(table.chance, found["tested"])
+    learned = "" if above else " Nothing is clearly above chance yet."
+    return (
+        f"- {table.title}: best on validation with θ up to {best} ({shares[best]:.1f} % on test); {same}. On test the "
+        f"ranges are {spread:.1f} points apart, {told} two standard errors of a difference ({error:.1f}); the paper's "
+        f"{max(table.accuracy) - min(table.accuracy):.1f}.{learned}"
+    )
+
+
+def _gaps(absent: list[str]) -> str:
+    if not absent:
+        return "All five data sets were there."
+    titles = ", ".join(TABLES[task].title for task in absent)
+    return f"Empty because its data was not there: {titles}. `resofire data prepare` says where to get it."
