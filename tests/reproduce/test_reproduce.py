@@ -98,6 +98,25 @@ def test_a_training_that_is_stopped_ends_in_one_sentence(tmp_path, monkeypatch, 
     assert capsys.readouterr().err == "resofire: stopped in step 3 of 9\n"
 
 
+def test_all_leaves_out_what_has_no_data(tmp_path, monkeypatch, capsys):
+    def done(name, *arguments):
+        if name in ("decay", "ablation"):
+            raise data.DataError("mnist: its files are not there")
+        return tmp_path / f"{name}.md"
+
+    monkeypatch.setattr("resofire.reproduce.reproduce", done)
+    assert cli.main(["reproduce", "all"]) == 1
+    out, err = capsys.readouterr()
+    assert out.split() == [
+        str(tmp_path / f"{name}.md") for name in reproduce.NAMES if name not in ("decay", "ablation")
+    ]
+    assert err.splitlines() == [
+        f"resofire: {name} is left out: mnist: its files are not there" for name in ("ablation", "decay")
+    ]
+    assert cli.main(["reproduce", "decay"]) == 2
+    assert capsys.readouterr().err == "resofire: mnist: its files are not there\n"
+
+
 def test_list_and_mistakes(capsys):
     assert cli.main(["reproduce", "list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(reproduce.NAMES)
