@@ -14,9 +14,10 @@ class Reproduce:
     """Do a table or figure of the paper again: resofire reproduce list | NAME | all."""
 
     name: tyro.conf.Positional[str]
-    """Which one, all of them (those whose data is not there are left out), or list."""
+    """Which one, all of them (one that cannot be done is left out, and why is said), or list."""
     budget: float = 10.0
-    """Minutes that one of them may take; trainings are cut to fit."""
+    """Minutes that one of them may take; trainings are cut to fit. loss-landscape and kernel-gradient also need decay
+    at the same budget, and train it if it is not there."""
     out: Path = Path("docs/paper")
     """Where NAME.json, its figure and its page go."""
     runs: Path = Path("runs/reproduce")
@@ -43,13 +44,11 @@ class Reproduce:
             except train.Stopped as stopped:
                 print(f"resofire: {stopped}", file=sys.stderr)
                 return stopped.code
-            except data.DataError as error:
+            except (data.DataError, train.RunError, ValueError) as error:
                 if self.name != "all":
                     raise Mistake(str(error)) from None
                 print(f"resofire: {name} is left out: {error}", file=sys.stderr)
                 left_out = 1
-            except (train.RunError, ValueError) as error:
-                raise Mistake(str(error)) from None
             except OSError as error:
                 raise Mistake(f"reproduce: {error.filename or self.out} cannot be written: {error.strerror}") from None
         return left_out

@@ -14,9 +14,9 @@ import torch
 class Warps:
     """Warps images of side × side pixels; zeros come in at the edges.
 
-    shift      by up to how many pixels an image goes down or up, and right or left
-    turn       by up to how many degrees it is turned about its middle
-    stretch    by up to which share each of its axes gets longer or shorter, and leans towards the other
+    shift      by up to how many pixels the place of a pixel is looked up further down or up, and right or left
+    turn       by up to how many degrees turned about the middle
+    stretch    by up to which share of its distance from the middle farther or nearer, and aside
     """
 
     side: int

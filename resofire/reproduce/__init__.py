@@ -12,6 +12,7 @@ Drawing and writing take the result alone, so they can be done again from NAME.j
 
 import importlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ def reproduce(name: str, out: Path, minutes: float, data_dir: Path | None = None
     """Runs one at a budget of minutes; writes NAME.json, its figure and its page into `out`, and gives the page."""
     if name not in NAMES:
         raise ValueError(f"reproduce: name must be one of {', '.join(NAMES)}, got {name!r}")
-    if not minutes > 0:
-        raise ValueError(f"reproduce: minutes must be positive, got {minutes!r}")
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"reproduce: minutes must be positive and finite, got {minutes!r}")
     workplace = Workplace(name, minutes, runs or Path("runs") / "reproduce", data_dir)
     result = {"name": name, "budget_minutes": minutes, **_module(name).run(workplace)}
     out.mkdir(parents=True, exist_ok=True)

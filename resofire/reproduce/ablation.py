@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from ..plot import figure, lines, styled
 from ..recipes.ablation import ablation_lif, ablation_lif_no_reset, ablation_plif, ablation_prf
-from .workplace import Workplace
+from .workplace import Workplace, by_chance
 
-TITLE = "Why a LIF fails: four neurons in one network on sMNIST"
+TITLE = "Three LIFs and a PRF in one network on sMNIST"
 RECIPES = {"prf": ablation_prf, "lif": ablation_lif, "lif-no-reset": ablation_lif_no_reset, "plif": ablation_plif}
 LABELS = {"prf": "PRF", "lif": "LIF", "lif-no-reset": "LIF without reset", "plif": "LIF, trained τ"}
 # The paper's batches of 256 make few steps of a small budget.
@@ -24,7 +24,8 @@ def run(workplace: Workplace) -> dict[str, Any]:
         "task": "smnist",
         "steps": first.config.steps,
         "batch": BATCH,
-        "tested": first.result["correct"]["test"][1],
+        "epochs": first.epochs,
+        "tested": first.tested,
         "networks": {
             label: {
                 "parameters": done.result["parameters"],
@@ -58,19 +59,25 @@ def page(result: dict[str, Any]) -> str:
         rates = ", ".join(f"{100 * rate:.1f}" for rate in network["fire_rates"].values())
         accuracy, parameters = network["accuracy"]["test"], network["parameters"]
         rows.append(f"| {LABELS[label]} | {parameters:,} | {100 * accuracy:.2f} % | {rates} % |")
-    epochs = result["steps"] * result["batch"] / 55_000
-    best = {label: network["accuracy"]["test"] for label, network in result["networks"].items()}
-    ahead = 100 * (best["prf"] - max(share for label, share in best.items() if label != "prf"))
     return f"""
 Network 1-64-256-256-10 without norms or shortcuts, τ = 2 at first, one seed, {result["steps"]:,} steps of
-{result["batch"]} images ({epochs:.1f} epochs; the paper trains 200). The weights that were best on
+{result["batch"]} images ({result["epochs"]:.1f} epochs; the paper trains 200). The weights that were best on
 validation count, on {result["tested"]:,} test images.
 
 | neuron | parameters | test accuracy | fire rate of each layer |
 |---|---|---|---|
 {chr(10).join(rows)}
 
-The PRF is {ahead:.1f} points ahead of the best LIF. The paper shows curves without numbers, in which its LIFs fail
-and its PRF solves the task. The LIF is trained by the exact decoupled reset; that the plain loop comes to
-the same is shown in [training-equivalence](training-equivalence.md).
+{_lead(result)} The paper shows curves without numbers, in which its LIFs fail and its PRF solves
+the task. The LIF is trained by the exact decoupled reset; the plain loop is too slow for this and is compared with it
+over fewer steps in [training-equivalence](training-equivalence.md).
 """
+
+
+def _lead(result: dict[str, Any]) -> str:
+    shares = {label: 100 * network["accuracy"]["test"] for label, network in result["networks"].items()}
+    prf = shares.pop("prf")
+    best = max(shares.values())
+    if abs(prf - best) <= by_chance((prf, best), result["tested"]):
+        return "The PRF and the best LIF are too close to tell them apart."
+    return f"The PRF is {abs(prf - best):.1f} points {'ahead of' if prf > best else 'behind'} the best LIF."

@@ -18,7 +18,7 @@ from ..nn import PRFConfig, fire_rates
 from ..plot import figure, styled
 from ..recipes.ablation import SIZES
 from ..train import RunConfig
-from .workplace import Trained, Workplace, standard_error
+from .workplace import Trained, Workplace, by_chance
 
 TITLE = "Which Δ and θ to begin with: accuracy over both, on sMNIST and psMNIST"
 TASKS = {"smnist": "sMNIST", "psmnist-bitrev": "psMNIST"}
@@ -49,7 +49,8 @@ def run(workplace: Workplace) -> dict[str, Any]:
         "batch": BATCH,
         "lr": RATE,
         "steps": first.config.steps,
-        "tested": first.result["correct"]["test"][1],
+        "epochs": first.epochs,
+        "tested": first.tested,
         "deltas": deltas,
         "thetas": thetas,
         "least_rate": LEAST_RATE,
@@ -132,8 +133,8 @@ def _best(cells: list[list[dict[str, Any]]]) -> tuple[int, int]:
 
 def page(result: dict[str, Any]) -> str:
     cells = [cell for rows in result["cells"].values() for row in rows for cell in row]
-    epochs = result["steps"] * result["batch"] / 55_000
     gains = sorted({cell["gain"] for cell in cells})
+    epochs = result["epochs"]
     return f"""
 Network 1-64-256-256-10 without norms, τ = {result["tau"]:g}, Δ and θ the same for all neurons and not trained. One
 seed; for each cell {result["steps"]:,} steps of {result["batch"]} images ({epochs:.2g} epochs) at a learning rate of
@@ -167,27 +168,26 @@ def _moved(result: dict[str, Any]) -> str:
     for task, cells in result["cells"].items():
         shares = _shares(cells)
         row, column = _best(cells)
-        error = standard_error(shares[row][column], result["tested"])
-        near = [share >= shares[row][column] - 2 * error for line in shares for share in line]
+        best = shares[row][column]
+        near = [best - share <= by_chance((best, share), result["tested"]) for line in shares for share in line]
         places.append((row, column))
         said.append(
             f"On {TASKS[task]} the best cell is Δ = {result['deltas'][column]:g}, θ = {result['thetas'][row]:g} with "
-            f"{shares[row][column]:.1f} % on test; {sum(near)} of {len(near)} cells, itself included, are above that "
-            f"less two standard errors ({2 * error:.1f} points)."
+            f"{best:.1f} % on test; {sum(near)} of {len(near)} cells, itself included, are no worse than the draw of "
+            f"test images explains."
         )
     return " ".join([*said, _shift(result, *places)])
 
 
 def _shift(result: dict[str, Any], first: tuple[int, int], second: tuple[int, int]) -> str:
     """Whether the best cell on sMNIST is worse on psMNIST than the best one there, beyond chance."""
-    claim = "The paper says that the good region moves from sMNIST to psMNIST."
+    claim = "The paper sees a shift of the sensitive region from sMNIST to psMNIST."
     if first == second:
         return f"{claim} Here the best cell is the same for both."
     shares = _shares(result["cells"]["psmnist-bitrev"])
     theirs, best = shares[first[0]][first[1]], shares[second[0]][second[1]]
-    # Of a difference of two shares.
-    error = 2**0.5 * standard_error(best, result["tested"])
-    seen = "so it moves here, too" if best - theirs > 2 * error else "too close to tell whether it moves"
+    apart = best - theirs > by_chance((best, theirs), result["tested"])
+    seen = "so it moves here, too (one seed)" if apart else "too close to tell whether it moves"
     return f"{claim} Here sMNIST's best cell has {theirs:.1f} % on psMNIST and the best one there {best:.1f} %, {seen}."
 
 

@@ -49,8 +49,9 @@ def run(workplace: Workplace) -> dict[str, Any]:
             "own": _inner_products(kernel, trains[label]),
             "same": _inner_products(kernel, trains["resonate"]),
         }
+    first = trained["fast"][0]
     return {
-        "task": TASK, "steps": trained["fast"][0].config.steps, "batch": sweep.BATCH, "images": len(batch.x),
+        "task": TASK, "steps": first.config.steps, "epochs": first.epochs, "batch": sweep.BATCH, "images": len(batch.x),
         "checked": CHECKED, "length": batch.x.shape[1], "near": NEAR, "moves": MOVES, "quantiles": QUANTILES,
         "train": _one_train(trains["resonate"]), "cases": cases,
     }  # fmt: skip
@@ -196,11 +197,10 @@ def page(result: dict[str, Any]) -> str:
         f"{case['agreement']['loss']:.0e} | {case['agreement']['last_step_only']:.2f} |"
         for label, case in cases.items()
     ]
-    epochs = result["steps"] * result["batch"] / 55_000
     turn = result["moves"].index(4)
     return f"""
 Networks 1-64-256-256-10 on psMNIST (bitrev), Δ = 1, β and θ the same for all neurons and not trained, one seed,
-{result["steps"]:,} steps of {result["batch"]} images ({epochs:.2f} epochs; the paper trains 50): those of
+{result["steps"]:,} steps of {result["batch"]} images ({result["epochs"]:.2f} epochs; the paper trains 50): those of
 [decay](decay.md) at this budget. Spikes are those of the first layer
 on {result["images"]} validation images, {result["length"]} steps each; the weights are those of the middle layer.
 
@@ -208,15 +208,15 @@ on {result["images"]} validation images, {result["length"]} steps each; the weig
 {result["checked"]} images, all weights; the largest difference relative to the largest gradient, and the cosine of the
 angle between ∂L/∂W and its term t = T:
 
-| case | ∂u_T/∂W by ⟨K, S reversed⟩ | by the printed Σ β^t s_t | ∂L/∂W by the sum over all steps | cosine |
+| case | ∂u_T/∂W by ⟨K, S reversed⟩ | by the printed sum, K_t for K_(T-t) | ∂L/∂W by the sum over all steps | cosine |
 |---|---|---|---|---|
 {chr(10).join(checks)}
 
 The inner product {_exact(cases)}. Slips of the paper: the sum it prints beside it, Σ β^t s_t, weighs the
 *first* spikes most; β^(T-t) is meant. The appendix says that with fast decay early spikes dominate (true of the
 reversed sequence only): here {100 * fast["own"]["late"]:.0f} % of it is from the last tenth of the steps. And ∂L/∂W
-is not proportional to the one inner product at T, or the cosine would be 1: the loss hears from every step, and the
-gradient is the sum over t of ∂L/∂u_t times the inner product up to t.
+is more than the one inner product at T: the loss hears from every step, and the gradient is the sum over t of ∂L/∂u_t
+times the inner product up to t. The cosine says how far the one term T goes in its direction (1: all the way).
 
 **The three cases.** Each with the spikes of its own network, and all with those of the resonating one:
 
@@ -230,9 +230,10 @@ in front come in behind); the standard deviation of the inner product over its r
 0 if the position does not matter, 1 if the mean over positions is nothing beside the differences. *Moved*: the
 change, root mean square over the trains, as a share of the inner product.
 
-- Fast decay, "gradients vanish": {_compare(fast, slow, resonate, "vanished")}.
-- Slow decay, "overly consistent across spike positions": {_least(cases)}.
-- Resonance, "can adjust the gradient at different positions": {_gain(resonate["same"], slow["same"])}.
+- Fast decay, "gradient vanishing": {_compare(fast, slow, resonate, "vanished")}.
+- Slow decay, "overly consistent gradient values across spike positions": {_least(cases)}.
+- Resonance, "can adjust the gradient at different spike positions": {_gain(resonate["same"], slow["same"])}.
+  This follows from the kernel alone, whatever the spikes: its sum over a turn is close to nothing.
 
 What the paper does not say: with θ = π/2 a single spike leaves nothing (below {100 * result["near"]:g} %) at
 {100 * resonate["steps_without_effect"]:.0f} % of the positions (fast decay

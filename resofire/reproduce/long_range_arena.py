@@ -34,16 +34,18 @@ BEST = (60.23, 86.52, 90.22, 88.21, 93.68, 94.82)
 
 
 def run(workplace: Workplace) -> dict[str, Any]:
-    return {"shipped": collected(SHIPPED), "trained": collected(workplace.runs)}
+    # Where `resofire train` puts its runs, and where these experiments do.
+    return {"shipped": collected(SHIPPED), "trained": collected(Path("runs"), workplace.runs)}
 
 
-def collected(folder: Path) -> dict[str, dict[str, Any]]:
-    """The finished run of each task under a folder: of those tested on most sequences, the best on validation."""
+def collected(*folders: Path) -> dict[str, dict[str, Any]]:
+    """The finished run of each task under these folders: of those tested on most sequences, the best on validation."""
     best: dict[str, dict[str, Any]] = {}
-    for file in sorted(folder.glob("**/result.json")):
-        found = _finished(file.parent, folder)
-        if found is not None and (found["task"] not in best or _rank(found) > _rank(best[found["task"]])):
-            best[found["task"]] = found
+    for folder in folders:
+        for file in sorted(folder.glob("**/result.json")):
+            found = _finished(file.parent, folder)
+            if found is not None and (found["task"] not in best or _rank(found) > _rank(best[found["task"]])):
+                best[found["task"]] = found
     return best
 
 
@@ -116,7 +118,8 @@ tasks without Path-X, which the paper leaves unsolved.
 
 {_runs(kinds)}
 
-{_compared(result)} Best published is the best spiking network of each task on its own. {_averages()}
+{_compared(result)} Best published is the best spiking network of each task on
+its own that we know of. {_averages()}
 """
 
 
@@ -132,7 +135,8 @@ def _average(shares: tuple[float | None, ...] | list[float | None]) -> str:
 
 def _runs(kinds: dict[str, dict[str, Any]]) -> str:
     rows = [
-        f"| {title} | `{each['run']}` | {each['parameters']:,} | {_length(each)} | {each['tested']:,} |"
+        f"| {title} | `{each['recipe']}` in `{each['run']}` | {each['parameters']:,} | {_length(each)} | "
+        f"{each['tested']:,} |"
         for found in kinds.values()
         for task, title in TASKS.items()
         if (each := found.get(task))
@@ -141,7 +145,7 @@ def _runs(kinds: dict[str, dict[str, Any]]) -> str:
         return (
             "Nothing has been trained for it yet: no network is shipped for these tasks and no finished run was found."
         )
-    head = "| task | run | parameters | trained | test sequences |\n|---|---|---|---|---|\n"
+    head = "| task | recipe and run | parameters | trained | test sequences |\n|---|---|---|---|---|\n"
     text = "What ours are. Of several runs, one that was tested on most sequences, and of those the best on validation:"
     return f"{text}\n\n{head}" + "\n".join(rows)
 

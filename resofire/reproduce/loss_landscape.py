@@ -75,32 +75,33 @@ def run(workplace: Workplace) -> dict[str, Any]:
     batches = _images(split, images)
     cases = {}
     for label, (done, model) in trained.items():
-        surfaces = _kept(workplace.folder / f"{label}.json", model, batches, plan)
+        surfaces = _kept(done.folder / "landscape.json", model, batches, plan)
         beta, kind = CASES[label]
         cases[label] = {
             "beta": beta,
             "theta": sweep.THETAS[kind],
             "accuracy": done.result["accuracy"],
-            "tested": done.result["correct"]["test"][1],
+            "tested": done.tested,
             "trained_loss": surfaces[0][side // 2][side // 2],
             "surfaces": surfaces,
             "numbers": [smoothness(np.array(surface), 2 * RADIUS / (side - 1)) for surface in surfaces],
         }
+    first, model = next(iter(trained.values()))
     return {
-        "task": TASK, "steps": next(iter(trained.values()))[0].config.steps, "batch": sweep.BATCH, "planes": planes,
+        "task": TASK, "steps": first.config.steps, "epochs": first.epochs, "batch": sweep.BATCH, "planes": planes,
         "side": side, "images": images, "radius": RADIUS, "cases": cases,
-        "weights": sum(weight.numel() for weight in direction(next(iter(trained.values()))[1], seed=0)),
+        "weights": sum(weight.numel() for weight in direction(model, seed=0)),
     }  # fmt: skip
 
 
 def networks(workplace: Workplace) -> dict[str, tuple[Trained, Feedforward]]:
     """The four networks, as they are in the sweep of the decay at this budget."""
-    trained, folder = sweep.networks(workplace), sweep.place(workplace).folder
-    found = {}
+    trained, found = sweep.networks(workplace), {}
     for case, which in CASES.items():
-        model = load(folder / sweep.label(*which))
+        done = trained[sweep.label(*which)]
+        model = load(done.folder)
         assert isinstance(model, Feedforward)
-        found[case] = (trained[sweep.label(*which)], model)
+        found[case] = (done, model)
     return found
 
 
@@ -257,9 +258,9 @@ def page(result: dict[str, Any]) -> str:
         for claim, times in zip(CLAIMS, held, strict=True)
     ]
     always, never = sum(times == planes for times in held), sum(times == 0 for times in held)
-    epochs = result["steps"] * result["batch"] / 55_000
     tested = result["cases"]["fast"]["tested"]
     several = f"{planes} planes; means, with the least and the most in brackets" if planes > 1 else "one plane"
+    epochs = result["epochs"]
     return f"""
 Network 1-64-256-256-10, Δ = 1, β and θ the same for all neurons and not trained; psMNIST in the bitrev order,
 {result["steps"]:,} steps of {result["batch"]} images ({epochs:.2f} epochs; the paper trains 50), one seed. The paper
@@ -290,8 +291,8 @@ Of these {len(CLAIMS)}, {_count(always)} in every plane and {_count(never)} in n
 
 What is to be said against such pictures: spikes are steps, so the loss over the weights before neurons is a
 staircase, smoothed only by the number of images, and its slope is not the surrogate gradient that training follows. Two
-directions out of {result["weights"]:,} show little of a landscape. And the contours of a loss cannot overlap, as the
-paper says of (c): where they seem to, the loss is steep.
+directions out of {result["weights"]:,} show little of a landscape. The paper sees overlapping contours in (c);
+contours cannot overlap: where they seem to, the loss is steep.
 """
 
 

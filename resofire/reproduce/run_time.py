@@ -155,8 +155,9 @@ Forward and backward apart, the paper's small case (sMNIST's shape, {shape}, a L
 
 {_half_table(result)}
 
-The paper's are of one RTX 4090. Where its step goes by torch.profiler and where ours does, shares of the whole step in
-brackets; the fused scan is not in the paper:
+The paper's are of one RTX 4090; of its sweep over T it gives neither layer nor batch. Where its
+step goes by torch.profiler and where ours does, shares of the whole step in brackets; the fused scan is not in the
+paper:
 
 {profiles}
 

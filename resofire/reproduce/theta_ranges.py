@@ -17,7 +17,7 @@ from ..recipes.pathfinder import pathfinder_small
 from ..recipes.retrieval import retrieval_small
 from ..recipes.text import text_small
 from ..train import RunConfig
-from .workplace import Trained, Workplace, standard_error
+from .workplace import Trained, Workplace, by_chance
 
 TITLE = "From which range to draw θ: five ranges for each task of the Long Range Arena"
 BATCH = 16
@@ -36,14 +36,14 @@ class Ablation(NamedTuple):
     chance: float
 
 
-FOURTHS = ("π/4", "π/5", "π/6", "π/7", "π/8"), (1 / 4, 1 / 5, 1 / 6, 1 / 7, 1 / 8)
+FRACTIONS = ("π/4", "π/5", "π/6", "π/7", "π/8"), (1 / 4, 1 / 5, 1 / 6, 1 / 7, 1 / 8)
 TABLES = {
-    "listops": Ablation("ListOps", listops_small, *FOURTHS, (56.85, 55.60, 59.20, 58.05, 54.55), 10.0),
+    "listops": Ablation("ListOps", listops_small, *FRACTIONS, (56.85, 55.60, 59.20, 58.05, 54.55), 10.0),
     "text": Ablation(
         "Text", text_small, ("π", "π/2", "π/4", "π/8", "π/16"), (1, 1 / 2, 1 / 4, 1 / 8, 1 / 16),
         (81.27, 83.28, 84.94, 86.33, 85.32), 50.0,
     ),
-    "retrieval": Ablation("Retrieval", retrieval_small, *FOURTHS, (89.64, 89.52, 89.75, 89.88, 89.72), 50.0),
+    "retrieval": Ablation("Retrieval", retrieval_small, *FRACTIONS, (89.64, 89.52, 89.75, 89.88, 89.72), 50.0),
     "image": Ablation(
         "Image", image_small, ("2π/0.15", "2π/0.2", "2π/0.25", "2π/0.3", "2π/0.35"),
         (2 / 0.15, 2 / 0.2, 2 / 0.25, 2 / 0.3, 2 / 0.35), (84.36, 84.43, 84.77, 84.54, 84.38), 10.0,
@@ -103,7 +103,8 @@ def _outcome(trained: dict[str, Trained]) -> dict[str, Any]:
         "network": f"{first.config.model.depth} x {first.config.model.features}",
         "parameters": first.result["parameters"],
         "steps": first.config.steps,
-        "tested": first.result["correct"]["test"][1],
+        "epochs": first.epochs,
+        "tested": first.tested,
         "accuracy": {label: done.result["accuracy"] for label, done in trained.items()},
     }
 
@@ -176,14 +177,13 @@ def _seen(task: str, found: dict[str, Any]) -> str:
     paper = table.labels[table.accuracy.index(max(table.accuracy))]
     same = "the paper's best, too" if best == paper else f"the paper's best is {paper}"
     spread = max(shares.values()) - min(shares.values())
-    # Of a difference of two shares.
-    error = 2 * 2**0.5 * standard_error(max(shares.values()), found["tested"])
-    told = "more than" if spread > error else "too little to tell an order: less than"
-    above = max(shares.values()) > table.chance + 2 * standard_error(table.chance, found["tested"])
-    learned = "" if above else " Nothing is clearly above chance yet."
+    chance = by_chance(shares.values(), found["tested"])
+    told = "more than" if spread > chance else "too little to tell an order: not more than"
+    above = shares[best] > table.chance + by_chance((table.chance, shares[best]), found["tested"])
+    learned = "" if above else " It is not clearly above guessing yet."
     return (
         f"- {table.title}: best on validation with θ up to {best} ({shares[best]:.1f} % on test); {same}. On test the "
-        f"ranges are {spread:.1f} points apart, {told} two standard errors of a difference ({error:.1f}); the paper's "
+        f"ranges are {spread:.1f} points apart, {told} the draw of test sequences may give ({chance:.1f}); the paper's "
         f"{max(table.accuracy) - min(table.accuracy):.1f}.{learned}"
     )
 
@@ -192,4 +192,4 @@ def _gaps(absent: list[str]) -> str:
     if not absent:
         return "All five data sets were there."
     titles = ", ".join(TABLES[task].title for task in absent)
-    return f"Empty because its data was not there: {titles}. `resofire data prepare` says where to get it."
+    return f"Empty for want of data: {titles}. `resofire data prepare` says where to get it."

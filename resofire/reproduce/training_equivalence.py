@@ -22,7 +22,7 @@ from ..ops import retain_buffers
 from ..plot import figure, lines, styled
 from .workplace import Workplace
 
-TITLE = "Sequential and parallel training of the LIF come to the same"
+TITLE = "Sequential and parallel training of the LIF"
 BACKENDS = {"reference": "loop", "fft": "decoupled, FFT", "scan": "decoupled, fused scan"}
 # Five layers of a Linear and a LIF, and a Linear that reads out.
 SIZES, GAIN, RATE = (1, 32, 32, 32, 32, 32, 10), 3.0, 5e-3

@@ -3,6 +3,7 @@
 import csv
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,16 +17,31 @@ from .. import data
 from ..models import build
 from ..models.storage import replace as replace_file
 from ..ops import retain_buffers
-from ..train import RunConfig, RunError, read, recorded, resume, train
+from ..train import RunConfig, RunError, Stopped, read, recorded, resume, train
+
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run: its config, its result.json and the rows of its metrics.csv."""
+    """A finished run: its folder, its config, its result.json, the rows of its metrics.csv, the size of its task."""
 
+    folder: Path
     config: RunConfig
     result: dict[str, Any]
     rows: list[dict[str, str]]
+    sequences: int
+
+    @property
+    def epochs(self) -> float:
+        """How often it saw each sequence."""
+        assert self.config.steps is not None
+        return self.config.steps * self.config.batch / self.sequences
+
+    @property
+    def tested(self) -> int:
+        """On how many sequences its test accuracy was counted."""
+        return self.result["correct"]["test"][1]
 
     def curve(self, split: str, quantity: str = "accuracy") -> tuple[list[int], list[float]]:
         """Steps and what was measured at each."""
@@ -46,8 +62,8 @@ class Workplace:
     def folder(self) -> Path:
         return self.runs / f"{self.name}-{self.minutes:g}min"
 
-    def task(self, name: str) -> data.Task:
-        return data.load(name, self.data_dir)
+    def task(self, name: str, **settings: Any) -> data.Task:
+        return data.load(name, self.data_dir, **settings)
 
     def train(
         self, configs: dict[str, RunConfig], validations: int, *, part: str = "", share: float = 1.0, thin: bool = False
@@ -61,31 +77,36 @@ class Workplace:
         share    how much of the budget they may take
         thin     evaluate on as many sequences of a split as a quarter of the time has room for; otherwise on all
         """
-        tasks = {name: self.task(name) for name in {config.task: None for config in configs.values()}}
+        tasks = {label: self.task(config.task, **config.task_settings) for label, config in configs.items()}
         folder = self.folder / part
         plan = _planned(folder, configs, tasks, share * self.minutes * 60, validations if thin else None)
         if "evaluated" in plan:
-            tasks = {name: _thinned(task, plan["evaluated"]) for name, task in tasks.items()}
+            tasks = {label: _thinned(task, plan["evaluated"]) for label, task in tasks.items()}
         lengths = {"steps": plan["steps"], "validate_every": max(1, plan["steps"] // validations)}
         return {
-            label: _trained(replace(config, **lengths), tasks[config.task], folder / label)
+            label: self._trained(replace(config, **lengths), tasks[label], folder / label)
             for label, config in configs.items()
         }
 
-
-def _trained(config: RunConfig, task: data.Task, folder: Path) -> Trained:
-    known = (folder / "run.json").exists()
-    if known and RunConfig.from_json(read(folder)["config"]) != config:
-        raise RunError(f"reproduce: {folder} holds a run with other settings; move it away")
-    if recorded(folder) is None:
-        if known:
-            resume(folder, task)
-        else:
-            train(config, task, folder)
-    result = recorded(folder)
-    assert result is not None
-    with (folder / "metrics.csv").open() as stream:
-        return Trained(config, result, list(csv.DictReader(stream)))
+    def _trained(self, config: RunConfig, task: data.Task, folder: Path) -> Trained:
+        known = (folder / "run.json").exists()
+        if known and RunConfig.from_json(read(folder)["config"]) != config:
+            raise RunError(f"reproduce: {folder} holds a run with other settings; move it away")
+        if recorded(folder) is None:
+            try:
+                if known:
+                    resume(folder, task)
+                else:
+                    train(config, task, folder)
+            except Stopped as stopped:
+                # It also says how to go on with the run by itself, which would then be evaluated on other sequences.
+                why = str(stopped).partition(";")[0]
+                how = "; the same command goes on from there" if stopped.code == INTERRUPTED else ""
+                raise Stopped(f"{folder}: {why}{how}", stopped.code) from None
+        result = recorded(folder)
+        assert result is not None
+        with (folder / "metrics.csv").open() as stream:
+            return Trained(folder, config, result, list(csv.DictReader(stream)), len(task["train"]))
 
 
 def _planned(
@@ -96,8 +117,8 @@ def _planned(
     if file.exists():
         return json.loads(file.read_text())
     retain_buffers()
-    seconds = sum(_seconds_per_step(config, tasks[config.task]) for config in configs.values())
-    most = min(config.epochs * -(-len(tasks[config.task]["train"]) // config.batch) for config in configs.values())
+    seconds = sum(_seconds_per_step(config, tasks[label]) for label, config in configs.items())
+    most = min(config.epochs * -(-len(tasks[label]["train"]) // config.batch) for label, config in configs.items())
     # The rest is for validation and the last evaluation.
     training = 0.9 if validations is None else 0.7
     plan = {"steps": max(1, min(most, int(training * budget / seconds))), "seconds_per_step_of_all": seconds}
@@ -146,6 +167,17 @@ def _seconds_per_step(config: RunConfig, task: data.Task) -> float:
     return min(taken[1:] or taken)
 
 
-def standard_error(percentage: float, count: int) -> float:
-    """Of a percentage that was counted on so many."""
-    return (percentage * (100 - percentage) / count) ** 0.5
+# By how many standard errors the best and the worst of so many differ by chance in one case of twenty: the studentised
+# range, for large samples.
+RANGES = {2: 2.77, 3: 3.31, 4: 3.63, 5: 3.86}
+
+
+def by_chance(percentages: Iterable[float], count: int) -> float:
+    """How far apart these may come, counted on `count` sequences each, if all are alike: more is one case of twenty.
+
+    It knows of the chance that is in the test sequences, not of that which is in a seed.
+    """
+    shares = [percentage / 100 for percentage in percentages]
+    # Two right and two wrong answers more, so that it is not 0 where all are right.
+    share = (sum(shares) / len(shares) * count + 2) / (count + 4)
+    return 100 * RANGES[len(shares)] * (share * (1 - share) / count) ** 0.5

@@ -39,7 +39,7 @@ def stand_in(tmp_path, monkeypatch):
     """The embedded digits for every data set."""
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
     load = data.load
-    monkeypatch.setattr("resofire.reproduce.workplace.data.load", lambda name, where=None: load("digits"))
+    monkeypatch.setattr("resofire.reproduce.workplace.data.load", lambda name, where=None, **settings: load("digits"))
 
 
 def test_a_direction_has_the_rows_norms_of_the_weights_and_one_draw_for_all():
@@ -113,8 +113,8 @@ def test_the_landscape_page_says_what_its_numbers_say():
             for label in loss_landscape.CASES
         }  # fmt: skip
         return loss_landscape.page({
-            "steps": 5, "batch": 64, "planes": len(planes), "side": 5, "images": 16, "radius": 1.0, "weights": 9,
-            "cases": cases,
+            "steps": 5, "epochs": 0.1, "batch": 64, "planes": len(planes), "side": 5, "images": 16, "radius": 1.0,
+            "weights": 9, "cases": cases,
         })  # fmt: skip
 
     assert page(as_claimed).count("| yes |") == len(loss_landscape.CLAIMS)

@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from resofire import cli, data, reproduce, train
 from resofire.data.task import Form
 from resofire.recipes import digits_small
-from resofire.reproduce.workplace import Workplace
+from resofire.reproduce import ablation, decay
+from resofire.reproduce.workplace import Workplace, by_chance
 
 PAPER = Path(__file__).parents[2] / "docs" / "paper"
 COMMITTED = [name for name in reproduce.NAMES if (PAPER / f"{name}.json").exists()]
@@ -33,7 +35,9 @@ def digits(tmp_path, monkeypatch):
     """The embedded digits stand in for every data set: one channel or tokens, in 64 steps."""
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
     load = data.load
-    monkeypatch.setattr("resofire.reproduce.workplace.data.load", lambda name, where=None: stand_in(name, load))
+    monkeypatch.setattr(
+        "resofire.reproduce.workplace.data.load", lambda name, where=None, **settings: stand_in(name, load)
+    )
 
 
 @pytest.mark.parametrize("name", reproduce.NAMES)
@@ -46,7 +50,7 @@ def test_an_experiment_runs_at_a_small_budget(name, digits, tmp_path, monkeypatc
         "README.md", f"{name}.json", f"{name}.md", f"{name}.png", f"{name}.svg"
     }  # fmt: skip
     result = json.loads((tmp_path / "out" / f"{name}.json").read_text())
-    assert result.get("steps", 1) >= 1
+    assert result["budget_minutes"] == 1e-4
     assert f"resofire reproduce {name} --budget 0.0001" in page.read_text()
     assert f"[{name}]({name}.md)" in (page.parent / "README.md").read_text()
 
@@ -81,12 +85,63 @@ def test_a_committed_page_is_what_its_figures_say(name, tmp_path):
     assert (PAPER / f"{name}.png").exists()
 
 
+def test_the_committed_index_is_that_of_the_pages():
+    assert (PAPER / "README.md").read_text() == reproduce._index(PAPER)
+
+
 def test_a_run_of_other_settings_is_not_taken_for_this_one(digits, tmp_path):
     config = replace(digits_small(), epochs=1)
     place = Workplace("x", 100.0, tmp_path)
     place.train({"a": config}, validations=1)
     with pytest.raises(train.RunError, match="holds a run with other settings; move it away"):
         place.train({"a": replace(config, seed=1)}, validations=1)
+
+
+def test_who_goes_on_is_told_the_same_command_and_no_other(digits, tmp_path, monkeypatch):
+    def stopped(config, task, folder):
+        raise train.Stopped("stopped in step 3 of 9; go on with: resofire train --resume x", 130)
+
+    monkeypatch.setattr("resofire.reproduce.workplace.train", stopped)
+    with pytest.raises(train.Stopped) as caught:
+        Workplace("x", 1e-4, tmp_path).train({"a": digits_small()}, validations=1)
+    assert (
+        str(caught.value)
+        == f"{tmp_path / 'x-0.0001min' / 'a'}: stopped in step 3 of 9; the same command goes on from there"
+    )
+    assert caught.value.code == 130
+
+
+def test_how_far_equals_come_apart_by_chance():
+    """Counted: of 3 and of 5 networks that are right in 80 % of 500, how far apart the best and the worst are."""
+    counted = np.random.RandomState(0).binomial(500, 0.8, (40_000, 5)) / 5
+    for ways in (2, 3, 4, 5):
+        apart = np.ptp(counted[:, :ways], axis=1)
+        limit = by_chance([80.0] * ways, 500)
+        assert 0.03 < (apart > limit).mean() < 0.06
+    assert by_chance([100.0, 100.0], 16) > 1
+
+
+def test_words_about_a_lead_follow_the_numbers():
+    def told(prf, lif):
+        networks = {name: {"accuracy": {"test": share}} for name, share in (("prf", prf), ("lif", lif), ("plif", 0.1))}
+        return ablation._lead({"networks": networks, "tested": 1000})
+
+    assert told(0.9, 0.4) == "The PRF is 50.0 points ahead of the best LIF."
+    assert told(0.4, 0.9) == "The PRF is 50.0 points behind the best LIF."
+    assert "too close" in told(0.5, 0.51)
+
+
+def test_words_about_a_fall_follow_the_numbers():
+    def told(*shares):
+        found = [{"validation": share, "test": share} for share in shares]
+        return decay._fall("plain", "θ = 0", {"accuracy": {"plain": found}, "betas": (0.5, 0.9, 0.99), "tested": 1000})
+
+    assert (
+        told(0.3, 0.8, 0.5)
+        == "with θ = 0 β = 0.9 is the best on validation (80.0 % on test), against 50.0 % at β = 0.99"
+    )
+    assert told(0.3, 0.4, 0.5).endswith("the slowest decay tried")
+    assert told(0.5, 0.5, 0.5).endswith("too close to 50.0 % at β = 0.99 to be told apart")
 
 
 def test_a_training_that_is_stopped_ends_in_one_sentence(tmp_path, monkeypatch, capsys):
@@ -123,4 +178,4 @@ def test_list_and_mistakes(capsys):
     assert cli.main(["reproduce", "ablatoin"]) == 2
     assert "got 'ablatoin' (did you mean 'ablation'?)" in capsys.readouterr().err
     assert cli.main(["reproduce", "ablation", "--budget", "0"]) == 2
-    assert "minutes must be positive, got 0.0" in capsys.readouterr().err
+    assert "minutes must be positive and finite, got 0.0" in capsys.readouterr().err

@@ -18,7 +18,7 @@ def digits(tmp_path, monkeypatch):
     """The embedded digits stand in for CIFAR: one channel and ten classes, in 64 steps."""
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
     load = data.load
-    monkeypatch.setattr("resofire.reproduce.workplace.data.load", lambda name, where=None: load("digits"))
+    monkeypatch.setattr("resofire.reproduce.workplace.data.load", lambda name, where=None, **settings: load("digits"))
     return load("digits")
 
 
@@ -132,7 +132,7 @@ def test_a_way_is_measured_from_the_first_length_on_for_as_long_as_there_is_time
         assert 1 < len(found["reference"]["forward"]) < len(run_time.LENGTHS)
 
 
-def test_words_follow_the_numbers(bench):
+def test_words_follow_the_numbers():
     lengths = [4, 8, 16]
     fft = {"forward": [2.0, 1.0, 1.0], "backward": [2.0, 2.0, 1.0]}
     result = {
