@@ -106,11 +106,11 @@ def networks(workplace: Workplace) -> dict[str, tuple[Trained, Feedforward]]:
 
 
 def _plan(workplace: Workplace, models: list[Feedforward], split: data.Split) -> tuple[int, int, int]:
-    """As many planes, points and images as half the budget has room for; found once and kept."""
+    """As many planes, points and images as a quarter of the budget has room for; found once and kept."""
     file = workplace.folder / "plan.json"
     if not file.exists():
         seconds = sum(_seconds_per_image(model, _images(split, PLANS[0][2])) for model in models)
-        room = [plan for plan in PLANS if plan[0] * plan[1] ** 2 * plan[2] * seconds <= 30 * workplace.minutes]
+        room = [plan for plan in PLANS if plan[0] * plan[1] ** 2 * plan[2] * seconds <= 15 * workplace.minutes]
         workplace.folder.mkdir(parents=True, exist_ok=True)
         replace_file(file, (json.dumps(room[-1] if room else PLANS[0]) + "\n").encode())
     planes, side, images = json.loads(file.read_text())

@@ -147,6 +147,13 @@ def test_a_decay_is_what_is_left_after_a_step(beta):
     assert not list(neuron.parameters())
 
 
+@pytest.mark.parametrize(("beta", "theta"), [(0.5, 0.0), (0.97, math.pi / 2), (0.99, 0.3)])
+def test_first_weights_of_the_sweep_go_by_the_norm_of_the_kernel(beta, theta):
+    k = torch.arange(5000, dtype=torch.float64)
+    norm = torch.linalg.vector_norm(beta**k * torch.cos(k * theta))
+    assert recipes.decay(beta, theta).model.gain == pytest.approx(3 / float(norm), rel=1e-9)
+
+
 @pytest.mark.parametrize("beta", [0.0, 1.0, -0.5, math.nan])
 def test_a_decay_that_is_none(beta):
     with pytest.raises(ValueError, match=f"decay: beta must be above 0 and below 1, got {beta}"):
