@@ -68,8 +68,9 @@ def page(result: dict[str, Any]) -> str:
     ]
     return f"""
 Network 1-64-256-256-10, Δ = 1, β = exp(-1/τ) and θ the same for all neurons and not trained, first weights scaled so
-that potentials begin as large with every β; psMNIST in the bitrev order, {result["steps"]:,} steps of {result["batch"]} images each ({result["epochs"]:.2f} epochs), one seed; accuracy on
-{result["tested"]:,} test images. The paper trains 50 epochs with batches of 256 and shows a figure without numbers.
+that potentials begin as large with every β; psMNIST in the bitrev order, {result["steps"]:,} steps of {result["batch"]}
+images each ({result["epochs"]:.2f} epochs), one seed; accuracy on {result["tested"]:,} test images. The paper trains 50
+epochs with batches of 256 and shows a figure without numbers.
 
 | β | θ = 0 | θ = π/2 |
 |---|---|---|
