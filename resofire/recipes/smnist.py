@@ -2,7 +2,7 @@
 
 The paper gives neither schedule nor rates for it. τ, Δ, batch and warm-up are the release's; instead of its 200 epochs
 there are 30 with dropout, label smoothing and an average of the weights. This is the recipe of the shipped network
-`smnist`. Moving training images by up to a pixel (`--task-settings.shift 1`) is no better: LOG.md has the figures.
+`smnist`. Training images may be warped (`--task-settings.shift`, `turn`, `stretch`): LOG.md has the figures.
 """
 
 from dataclasses import replace
