@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from test_reproduce import stand_in
 
 from resofire import cli, data, reproduce
 from resofire.data.task import Form
@@ -16,15 +15,6 @@ from resofire.nn import PRFConfig
 from resofire.recipes import digits_small
 from resofire.reproduce import amplitude, initialisation, long_range_arena, theta_ranges
 from resofire.reproduce.workplace import Workplace, _thinned
-
-
-@pytest.fixture
-def digits(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    load = data.load
-    monkeypatch.setattr(
-        "resofire.reproduce.workplace.data.load", lambda name, where=None, **settings: stand_in(name, load)
-    )
 
 
 def test_a_thinned_split_is_spread_over_classes_that_lie_together():

@@ -29,17 +29,9 @@ def network(theta=math.pi / 2, beta=0.97):
     return build(small(beta, theta).model)
 
 
-def digits(count=12, **how):
+def some(count=12, **how):
     batch = next(data.load("digits")["train"].batches(count))
     return data.Batch(batch.x.to(**how), batch.labels, None)
-
-
-@pytest.fixture
-def stand_in(tmp_path, monkeypatch):
-    """The embedded digits for every data set."""
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    load = data.load
-    monkeypatch.setattr("resofire.reproduce.workplace.data.load", lambda name, where=None, **settings: load("digits"))
 
 
 def test_a_direction_has_the_rows_norms_of_the_weights_and_one_draw_for_all():
@@ -57,7 +49,7 @@ def test_a_direction_has_the_rows_norms_of_the_weights_and_one_draw_for_all():
 
 
 def test_a_surface_holds_the_losses_of_moved_weights():
-    model, batch = network(), digits()
+    model, batch = network(), some()
     along = [loss_landscape.direction(model, seed) for seed in (0, 1)]
     before = {name: value.clone() for name, value in model.state_dict().items()}
     losses = loss_landscape.surface(model, [data.Batch(batch.x[:5], batch.labels[:5], None),
@@ -136,7 +128,7 @@ def test_the_kernel_is_the_answer_to_one_spike(theta):
 @THETAS
 def test_the_inner_product_is_the_slope_of_the_last_potential(theta):
     """Against a difference quotient, exact as the potential is linear in the weights; and against autograd."""
-    model, batch = network(theta).double(), digits(dtype=torch.float64)
+    model, batch = network(theta).double(), some(dtype=torch.float64)
     spikes = model.neurons[0](model.linears[0](batch.x)).detach()
     linear, neuron = model.linears[1], model.neurons[1]
     expected = kernel_gradient.past(kernel_gradient.response(neuron, spikes.shape[1]))[-1] @ spikes
@@ -152,7 +144,7 @@ def test_the_inner_product_is_the_slope_of_the_last_potential(theta):
 
 
 def test_the_gradient_of_the_loss_is_that_of_the_whole_network():
-    model, batch = network().double(), digits(dtype=torch.float64)
+    model, batch = network().double(), some(dtype=torch.float64)
     spikes = model.neurons[1](model.linears[1](model.neurons[0](model.linears[0](batch.x))))
     torch.testing.assert_close(kernel_gradient._above(model, spikes), model(batch.x))
 
@@ -179,7 +171,7 @@ def test_trains_without_a_spike_are_left_out():
     assert set(silent) == set(found)
 
 
-def test_surfaces_are_kept_and_the_trainings_shared(stand_in, tmp_path, monkeypatch):
+def test_surfaces_are_kept_and_the_trainings_shared(digits, tmp_path, monkeypatch):
     def made(name):
         page = reproduce.reproduce(name, tmp_path / "out", 1e-4, runs=tmp_path / "runs")
         return json.loads(page.with_suffix(".json").read_text())

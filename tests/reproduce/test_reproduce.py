@@ -8,36 +8,12 @@ import numpy as np
 import pytest
 
 from resofire import cli, data, reproduce, train
-from resofire.data.task import Form
 from resofire.recipes import digits_small
 from resofire.reproduce import ablation, decay
 from resofire.reproduce.workplace import Workplace, by_chance
 
 PAPER = Path(__file__).parents[2] / "docs" / "paper"
 COMMITTED = [name for name in reproduce.NAMES if (PAPER / f"{name}.json").exists()]
-
-
-def stand_in(name, load):
-    digits, classes = load("digits"), {"listops": 10, "text": 2, "pathfinder": 2}.get(name)
-    if name == "retrieval":
-        raise data.DataError("retrieval: its files are not there")
-    if classes is None:
-        return digits
-    splits = {
-        key: data.Split(split.stored[..., 0], split.labels % classes, kind="tokens", form=Form())
-        for key, split in digits.splits.items()
-    }
-    return data.Task(name, "tokens", classes, splits, vocabulary=17)
-
-
-@pytest.fixture
-def digits(tmp_path, monkeypatch):
-    """The embedded digits stand in for every data set: one channel or tokens, in 64 steps."""
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    load = data.load
-    monkeypatch.setattr(
-        "resofire.reproduce.workplace.data.load", lambda name, where=None, **settings: stand_in(name, load)
-    )
 
 
 @pytest.mark.parametrize("name", reproduce.NAMES)

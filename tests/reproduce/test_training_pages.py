@@ -13,15 +13,6 @@ from resofire.reproduce import run_time, training_equivalence
 from resofire.reproduce.workplace import Workplace
 
 
-@pytest.fixture
-def digits(tmp_path, monkeypatch):
-    """The embedded digits stand in for CIFAR: one channel and ten classes, in 64 steps."""
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    load = data.load
-    monkeypatch.setattr("resofire.reproduce.workplace.data.load", lambda name, where=None, **settings: load("digits"))
-    return load("digits")
-
-
 def logits_in_numpy(model, x):
     """The network by its equations: u = β (u - s) + W x + b, s = [u ≥ 1], β = 1/2; the last Linear reads the mean."""
     layers = [(each.weight.detach().numpy(), each.bias.detach().numpy()) for each in model.linears]
