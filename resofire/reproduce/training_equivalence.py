@@ -157,14 +157,14 @@ def draw(result: dict[str, Any]) -> Figure:
         look = {**style, "linewidth": sizes[backend], "markersize": 5 + 2 * sizes[backend], "markerfacecolor": "none"}
         below.plot(result["tested"]["steps"], shares, label=label, **look)
     above.set(title="training" if block == 1 else f"training, means of {block} steps", ylabel="loss")
-    middle.set(title="farthest from a weight of the loop's", ylabel="distance", yscale="log", ylim=(1e-17, 10))
+    middle.set(title="weights, largest difference from the loop's", ylabel="difference", yscale="log", ylim=(1e-17, 10))
     middle.set_yticks([1e-15, 1e-10, 1e-5, 1])
     below.set(title="test, one time step after the other", xlabel="training step", ylabel="accuracy, %")
     below.set_ylim(0, 120 * max(map(max, result["accuracy"].values())) + 1)
     for panel in (above, middle, below):
         panel.set_xlim(0, 1.05 * result["steps"])
     middle.legend(loc="upper left")
-    below.legend(loc="lower left")
+    below.legend(loc="lower center")
     return drawn
 
 
@@ -192,7 +192,7 @@ on grey CIFAR-10 pixel by pixel ({result["length"]:,} time steps). float64, Adam
 first weights and batches for each way. Accuracy is that of the last weights on the first {result["tested"]["images"]}
 test images, worked out one time step after the other for all three.
 
-| way | time of a step | speed-up | losses from the loop's, at most | weights apart at the end | test accuracy |
+| way | time of a step | speed-up | largest difference of a loss from the loop's | and of a weight, at the end | test accuracy |
 |---|---|---|---|---|---|
 {chr(10).join(rows)}
 
