@@ -77,8 +77,8 @@ def page(result: dict[str, Any]) -> str:
 The recipe `text-small` (three blocks of 128 channels, causal) with batches of {result["batch"]}, one seed, the same
 {result["steps"]:,} steps each ({epochs:.2g} epochs; the paper trains 32 with six blocks of 256). The weights that are
 best on {result["validated"]:,} validation reviews count; {result["tested"]:,} reviews of the test split, evenly spread
-over it, are looked at. TN is the temporal neuron of a block (the PRF, which mixes time steps), SN the spatial one (which
-mixes channels); with α the spikes of one have a trained size, one for each block.
+over it, are looked at. TN is the temporal neuron of a block (the PRF, which mixes time steps), SN the spatial one
+(which mixes channels); with α the spikes of one have a trained size, one for each block.
 
 | spikes with a size | parameters | validation | test | points above none | paper's test | its points above none |
 |---|---|---|---|---|---|---|

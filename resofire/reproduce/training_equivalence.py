@@ -192,7 +192,7 @@ on grey CIFAR-10 pixel by pixel ({result["length"]:,} time steps). float64, Adam
 first weights and batches for each way. Accuracy is that of the last weights on the first {result["tested"]["images"]}
 test images, worked out one time step after the other for all three.
 
-| way | time of a step | speed-up | largest difference of a loss from the loop's | and of a weight, at the end | test accuracy |
+| way | time of a step | speed-up | a loss differs from the loop's by up to | a weight at the end | test accuracy |
 |---|---|---|---|---|---|
 {chr(10).join(rows)}
 
