@@ -158,8 +158,11 @@ def moved(kernel: Tensor, trains: Tensor) -> Tensor:
 
 
 def _one_train(trains: Tensor) -> list[int]:
-    """How many steps before the last one the spikes of one train are: of all, the one with the median number."""
+    """How many steps before the last one the spikes of a train are: of those that fire there, the median one."""
     near = trains[:, -WINDOW:].flip(1)
+    near = near[near.sum(1) > 0]
+    if len(near) == 0:
+        return []
     return near[near.sum(1).argsort(stable=True)[len(near) // 2]].nonzero()[:, 0].tolist()
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -37,6 +36,7 @@ CASES = {
 }
 LABELS = {"fast": "fast decay", "moderate": "moderate decay", "slow": "slow decay", "resonate": "resonate"}
 TASK, CHUNK, RADIUS = "psmnist-bitrev", 64, 1.0
+LEVELS = 10
 # Test accuracy below which a network counts as hardly trained.
 LEARNT = 0.5
 # Planes, points along a side, images: the last that the budget has room for is taken.
@@ -223,15 +223,15 @@ def _minima(losses: np.ndarray) -> int:
 def draw(result: dict[str, Any]) -> Figure:
     drawn, panels = figure(2, 2, width=3.6, height=3.5)
     surfaces = {label: np.array(case["surfaces"][0]) for label, case in result["cases"].items()}
-    lowest, highest = (float(end(list(map(end, surfaces.values())))) for end in (np.min, np.max))
-    levels = MaxNLocator(12).tick_values(lowest, highest)
     # Light enough for black lines and labels on it.
     greys = LinearSegmentedColormap.from_list("greys", ["#ffffff", "#8c8c8c"])
     at = np.linspace(-result["radius"], result["radius"], result["side"])
     for (label, losses), panel in zip(surfaces.items(), panels, strict=True):
+        # Levels must rise, even over a plain.
+        levels = np.linspace(losses.min(), max(losses.max(), losses.min() + 1e-6), LEVELS)
         panel.contourf(at, at, losses, levels, cmap=greys)
         lines = panel.contour(at, at, losses, levels, colors="black", linewidths=1.1)
-        panel.clabel(lines, levels[::2], fontsize=12)
+        panel.clabel(lines, levels[1:-1:2], fmt="%.2f", fontsize=12)
         panel.plot(0, 0, "X", color="#d9730d", markeredgecolor="black", markersize=9)
         case = result["cases"][label]
         panel.set(title=f"{LABELS[label]}, β = {case['beta']:g}", aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
@@ -270,8 +270,8 @@ Each plane goes through the trained weights along two random directions. A direc
 distribution, and each row of a weight matrix scaled to the norm of that row of the trained weights (Li et al. 2018).
 All four weight matrices move; biases and neurons do not. The directions are not made orthogonal, and their draw is the
 same for each case. {result["side"]} x {result["side"]} points from -{result["radius"]:g} to {result["radius"]:g}; the
-loss is the mean over the same {result["images"]} training images. The figure has one set of contour levels for all
-cases, so that dense lines are a steep loss.
+loss is the mean over the same {result["images"]} training images. Each panel of the figure has
+{LEVELS} contour levels of its own, from its lowest loss to its highest.
 
 | case | β | θ | test accuracy | loss, trained | range | slope | roughness | not quadratic | minima |
 |---|---|---|---|---|---|---|---|---|---|
