@@ -194,17 +194,17 @@ def _shift(result: dict[str, Any], first: tuple[int, int], second: tuple[int, in
 def _memory(result: dict[str, Any]) -> str:
     said = []
     for task, cells in result["cells"].items():
-        shares = _shares(cells)
+        shares = _shares(cells, "validation")
         by_delta = [sum(column) / len(column) for column in zip(*shares, strict=True)]
         by_theta = [sum(row) / len(row) for row in shares]
         delta = max(range(len(by_delta)), key=by_delta.__getitem__)
         theta = max(range(len(by_theta)), key=by_theta.__getitem__)
         said.append(
-            f"{TASKS[task]} Δ = {result['deltas'][delta]:g} ({by_delta[delta]:.1f} %) and "
-            f"θ = {result['thetas'][theta]:g} ({by_theta[theta]:.1f} %)"
+            f"for {TASKS[task]} Δ = {result['deltas'][delta]:g} ({by_delta[delta]:.1f} % over all θ) and "
+            f"θ = {result['thetas'][theta]:g} ({by_theta[theta]:.1f} % over all Δ)"
         )
     return (
-        f"On average over the other one, the best are for {'; for '.join(said)}. A potential is down to 1/e after τ/Δ "
+        f"By its mean on validation the best is {'; '.join(said)}. A potential is down to 1/e after τ/Δ "
         "steps and turns once in 2π/(Δθ)."
     )
 

@@ -91,7 +91,7 @@ def test_whether_the_best_cell_moves_is_read_off_the_numbers():
     assert "sMNIST's best cell has 50.0 % on psMNIST and the best one there 80.0 %, so it moves here, too" in moved
     assert "On psMNIST the best cell is Δ = 1, θ = 4 with 80.0 % on test; 1 of 4 cells" in moved
     assert "too close to tell whether it moves" in initialisation.page(_map(here, there, tested=8))
-    assert "for sMNIST Δ = 0.01 (60.0 %) and θ = 0 (55.0 %)" in moved
+    assert "for sMNIST Δ = 0.01 (60.0 % over all θ) and θ = 0 (55.0 % over all Δ)" in moved
 
 
 @pytest.mark.parametrize("task", theta_ranges.TABLES)
