@@ -172,7 +172,7 @@ def _length_table(result: dict[str, Any]) -> str:
     rows = [f"| T | {' | '.join(BACKENDS.values())} | speed-up by FFT | the paper's | by the scan |", "|---" * 7 + "|"]
     for row in range(max(map(len, columns))):
         length = result["lengths"][row]
-        cells = [f"{1e3 * column[row]:,.3g} ms" if row < len(column) else "not measured" for column in columns]
+        cells = [_ms(column[row]) if row < len(column) else "not measured" for column in columns]
         fft, scan = (_ratio(column[row]) if row < len(column) else "" for column in ratios)
         paper = result["paper"]["speedups"].get(str(length))
         rows.append(f"| {length:,} | {' | '.join(cells)} | {fft} | {f'{paper}x' if paper else ''} | {scan} |")
@@ -209,8 +209,8 @@ def _half_table(result: dict[str, Any]) -> str:
         loop, fft, scan = (seconds[backend][half] for backend in BACKENDS)
         tables = _in_paper(profile["reference"], half) / _in_paper(profile["fft"], half)
         rows.append(
-            f"| {half} | {1e3 * loop:.3g} ms | {1e3 * fft:.3g} ms | {_ratio(loop / fft)} | "
-            f"{result['paper']['halves'][half]}x | {tables:.2f}x | {1e3 * scan:.3g} ms | {_ratio(loop / scan)} |"
+            f"| {half} | {_ms(loop)} | {_ms(fft)} | {_ratio(loop / fft)} | "
+            f"{result['paper']['halves'][half]}x | {tables:.2f}x | {_ms(scan)} | {_ratio(loop / scan)} |"
         )
     return "\n".join(rows)
 
@@ -232,6 +232,10 @@ def _profile(label: str, parts: list[dict[str, Any]]) -> str:
 
 def _share(seconds: float | None, whole: float) -> str:
     return f"{1e3 * seconds:,.1f} ms ({100 * seconds / whole:.0f} %)" if seconds else ""
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:,.0f} ms" if seconds >= 0.1 else f"{1e3 * seconds:.3g} ms"
 
 
 def _ratio(ratio: float) -> str:
