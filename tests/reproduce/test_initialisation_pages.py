@@ -157,9 +157,9 @@ def test_amplitudes_are_told_apart_only_beyond_chance(share, words):
     assert words in page
 
 
-def _finished(folder, task, *, test, validation, tested, selected="validation"):
+def _finished(folder, task, *, test, validation, tested, selected="validation", steps=None):
     model = ClassifierConfig(inputs=1, classes=10, features=4, depth=1)
-    config = replace(digits_small(), task=task, model=model, steps=7)
+    config = replace(digits_small(), task=task, model=model, steps=steps)
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"config": config.to_json()}))
     (folder / "result.json").write_text(
@@ -174,6 +174,7 @@ def test_the_table_takes_the_run_that_was_tested_on_most_and_is_best_on_validati
     monkeypatch.chdir(tmp_path)
     runs = tmp_path / "runs"
     _finished(runs / "few" / "a", "listops", test=0.9, validation=0.9, tested=50)
+    _finished(runs / "short", "listops", test=0.9, validation=0.9, tested=2000, steps=7)
     _finished(tmp_path / "elsewhere" / "x", "text", test=0.8, validation=0.8, tested=25_000)
     _finished(runs / "b", "listops", test=0.30, validation=0.35, tested=2000)
     _finished(runs / "c", "listops", test=0.35, validation=0.30, tested=2000)
@@ -183,7 +184,7 @@ def test_the_table_takes_the_run_that_was_tested_on_most_and_is_best_on_validati
     (runs / "broken" / "result.json").write_text("{")
     page = reproduce.reproduce("long-range-arena", tmp_path / "out", 1.0, runs=tmp_path / "elsewhere").read_text()
     assert "| Resofire, trained here | 30.00 | 80.00 |  |  |  |  |  |" in page
-    assert "| ListOps | `digits-small` in `b` | 99 | 7 steps, batches of 32 | 2,000 |" in page
+    assert f"| ListOps | `digits-small` in `b` | 99 | {digits_small().epochs} epochs, batches of 32 | 2,000 |" in page
     assert "Ours less the paper's, in points: ListOps -29.2, Text -6.3." in page
 
 
