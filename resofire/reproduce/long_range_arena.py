@@ -112,8 +112,8 @@ def page(result: dict[str, Any]) -> str:
     rows.append(_row("chance", CHANCE))
     return f"""
 Test accuracy in %. A cell is empty where nothing is published or nothing has been trained; runs that were cut to a
-number of steps, as those of the other pages here, do not count. The average is over the five tasks without Path-X, which
-the paper leaves unsolved.
+number of steps, as those of the other pages here, do not count. The average is over the five tasks without Path-X,
+which the paper leaves unsolved.
 
 | network | {" | ".join(TASKS.values())} | average |
 |---{"|---" * len(TASKS)}|---|
@@ -138,8 +138,8 @@ def _average(shares: tuple[float | None, ...] | list[float | None]) -> str:
 
 def _runs(kinds: dict[str, dict[str, Any]]) -> str:
     rows = [
-        f"| {title} | `{each['recipe']}` in `{each['run']}` | {each['parameters']:,} | {each['epochs']:,} epochs, batches of {each['batch']} | "
-        f"{each['tested']:,} |"
+        f"| {title} | `{each['recipe']}` in `{each['run']}` | {each['parameters']:,} | {each['epochs']:,} epochs, "
+        f"batches of {each['batch']} | {each['tested']:,} |"
         for found in kinds.values()
         for task, title in TASKS.items()
         if (each := found.get(task))
