@@ -6,8 +6,11 @@ import io
 import itertools
 import os
 import re
+import signal
 import sys
 import textwrap
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import tyro
@@ -132,11 +135,25 @@ def _sentence(complaint: str) -> str:
     return re.sub(r"^Error parsing [a-z][\w.]*: ", "", sentence) or "the arguments are wrong"
 
 
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Inside it, SIGTERM unwinds as Ctrl-C does, so that what is half written is removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         _check_words(arguments)
-        return _parse(arguments).run()
+        with _terminable():
+            return _parse(arguments).run()
     except Mistake as mistake:
         print(f"resofire: {mistake}", file=sys.stderr)
         return 2

@@ -24,7 +24,7 @@ from ..models import Feedforward, load
 from ..models.storage import replace as replace_file
 from ..plot import figure, styled
 from . import decay as sweep
-from .workplace import Trained, Workplace
+from .workplace import Trained, Workplace, read_kept
 
 TITLE = "Loss landscapes on psMNIST: fast, moderate and slow decay, and resonance"
 # The kind of neuron is as in the sweep of the decay, whose networks these are.
@@ -113,7 +113,7 @@ def _plan(workplace: Workplace, models: list[Feedforward], split: data.Split) ->
         room = [plan for plan in PLANS if plan[0] * plan[1] ** 2 * plan[2] * seconds <= 15 * workplace.minutes]
         workplace.folder.mkdir(parents=True, exist_ok=True)
         replace_file(file, (json.dumps(room[-1] if room else PLANS[0]) + "\n").encode())
-    planes, side, images = json.loads(file.read_text())
+    planes, side, images = read_kept(file)
     return planes, side, images
 
 
@@ -141,7 +141,7 @@ def _kept(
 ) -> list[list[list[float]]]:
     """The losses over each plane; those that are in the file are read."""
     planes, side, _ = plan
-    kept = json.loads(file.read_text()) if file.exists() else {}
+    kept = read_kept(file) if file.exists() else {}
     surfaces = kept["surfaces"] if kept.get("plan") == list(plan) else []
     for plane in range(len(surfaces), planes):
         along = [direction(model, seed) for seed in (2 * plane, 2 * plane + 1)]

@@ -115,7 +115,7 @@ def _planned(
     """How many steps fit into `budget` seconds; with `validations`, on how many sequences to evaluate as well."""
     file = folder / "plan.json"
     if file.exists():
-        return json.loads(file.read_text())
+        return read_kept(file)
     retain_buffers()
     seconds = sum(_seconds_per_step(config, tasks[label]) for label, config in configs.items())
     most = min(config.epochs * -(-len(tasks[label]["train"]) // config.batch) for label, config in configs.items())
@@ -129,6 +129,14 @@ def _planned(
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(file, (json.dumps(plan) + "\n").encode())
     return plan
+
+
+def read_kept(file: Path) -> Any:
+    """What an experiment wrote into a JSON file of its folder."""
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"reproduce: {file} cannot be read: {error}; move it away") from None
 
 
 class _Some(data.Split):

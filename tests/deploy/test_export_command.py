@@ -1,7 +1,9 @@
 """resofire export as a user meets it."""
 
 import json
+import os
 import shutil
+import signal
 
 import pytest
 
@@ -46,6 +48,19 @@ def test_a_file_of_weights_in_the_folder_of_its_run(tmp_path, capsys):
     file = models.find("digits") / "model.safetensors"
     assert cli.main(["export", str(file), "--to", "safetensors", "--out", str(out), "--samples", "1"]) == 0
     assert out.exists()
+
+
+def test_nothing_is_left_by_a_termination(tmp_path, monkeypatch):
+    def terminated(descriptor):
+        assert len(list(tmp_path.iterdir())) == 1
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(os, "fsync", terminated)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit, match="143"):
+        cli.main(["export", "digits", "--to", "safetensors", "--out", str(tmp_path / "x"), "--samples", "1"])
+    assert not list(tmp_path.iterdir())
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_whole_numbers_that_are_no_longer_the_network_are_refused(tmp_path):

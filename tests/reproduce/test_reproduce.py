@@ -73,6 +73,14 @@ def test_a_run_of_other_settings_is_not_taken_for_this_one(digits, tmp_path):
         place.train({"a": replace(config, seed=1)}, validations=1)
 
 
+def test_a_damaged_plan_is_named(digits, tmp_path):
+    place = Workplace("x", 1.0, tmp_path)
+    place.folder.mkdir(parents=True)
+    (place.folder / "plan.json").write_text('{"steps": 1')
+    with pytest.raises(train.RunError, match=r"reproduce: .*plan.json cannot be read: .*; move it away"):
+        place.train({"a": digits_small()}, validations=1)
+
+
 def test_who_goes_on_is_told_the_same_command_and_no_other(digits, tmp_path, monkeypatch):
     def stopped(config, task, folder):
         raise train.Stopped("stopped in step 3 of 9; go on with: resofire train --resume x", 130)
