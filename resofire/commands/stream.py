@@ -26,7 +26,7 @@ class Stream:
     """Run a trained network step by step on a file, standard input or a wav, and show its prediction as it goes."""
 
     model: tyro.conf.Positional[str]
-    """A run folder, a file of weights, or the name of a network that comes with the package."""
+    """A run folder, a file of weights (folded ones, too), or the name of a network that comes with the package."""
     file: tyro.conf.Positional[str | None] = None
     """Numbers between spaces, commas or line ends, a line for each step if a step has several; or a wav. Without it,
     or with -, standard input."""
@@ -44,9 +44,9 @@ class Stream:
 
         if self.chunk < 1:
             raise Mistake(f"stream: --chunk must be a positive whole number, got {self.chunk}")
-        model = open_model(self.model)
         try:
-            stream = deploy.Stream(deploy.fold(model))
+            folded, names = self._network()
+            stream = deploy.Stream(folded)
         except (TypeError, ValueError) as error:
             raise Mistake(str(error)) from None
         shown = _Shown(self.json)
@@ -54,7 +54,7 @@ class Stream:
         try:
             for piece in self._pieces(stream.folded):
                 scores = stream.feed(piece)[0]
-                shown.perhaps(model, stream, scores)
+                shown.perhaps(names, stream, scores)
         except ValueError as error:
             shown.close()
             raise Mistake(str(error).replace("Stream.feed: x", "stream: input")) from None
@@ -65,9 +65,22 @@ class Stream:
         shown.close()
         if scores is None:
             raise Mistake(f"stream: {self.file or 'standard input'} must hold at least one step, got none")
-        found = _outcome(model, stream, scores)
+        found = _outcome(names, stream, scores)
         print(json.dumps(found, indent=2) if self.json else _line(found))
         return 0
+
+    def _network(self) -> tuple[Any, list[str]]:
+        """It is folded, and has a name for each layer of neurons."""
+        from .. import deploy, models
+        from ..deploy import storage
+        from ..nn import LIF, PRF, SpatialNeuron
+
+        if storage.holds_folded(models.find(self.model)):
+            folded = storage.load(self.model)
+            return folded, [f"layers.{number}" for number in range(len(folded.layers))]
+        model = open_model(self.model)
+        names = [name for name, part in model.named_modules() if isinstance(part, PRF | LIF | SpatialNeuron)]
+        return deploy.fold(model), names
 
     def _pieces(self, folded: Any) -> Iterator[Any]:
         """Chunks as a stream takes them."""
@@ -159,12 +172,10 @@ def _numbers(line: str, number: int, kind: type, width: int) -> list[Any]:
     return [found] if found else []
 
 
-def _outcome(model: Any, stream: Any, scores: Any) -> dict[str, Any]:
+def _outcome(names: list[str], stream: Any, scores: Any) -> dict[str, Any]:
     from .. import measure
     from ..deploy.operations import operations
-    from ..nn import LIF, PRF, SpatialNeuron
 
-    names = [name for name, part in model.named_modules() if isinstance(part, PRF | LIF | SpatialNeuron)]
     rates = dict(zip(names, stream.fire_rates()[0].tolist(), strict=True))
     steps = int(stream.steps[0])
     done, costs = operations(stream.folded, list(rates.values()), steps), measure.COSTS["float32"]
@@ -196,10 +207,10 @@ class _Shown:
         self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._next = time.monotonic() + (0 if self._live else QUIET)
 
-    def perhaps(self, model: Any, stream: Any, scores: Any) -> None:
+    def perhaps(self, names: list[str], stream: Any, scores: Any) -> None:
         if self._silent or time.monotonic() < self._next:
             return
-        line = _line(_outcome(model, stream, scores))
+        line = _line(_outcome(names, stream, scores))
         if self._live:
             line = ERASE + line[: shutil.get_terminal_size().columns - 1]
         print(line, end="" if self._live else "\n", file=sys.stderr, flush=True)

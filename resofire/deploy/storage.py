@@ -63,6 +63,15 @@ def load(file: str | os.PathLike[str]) -> Folded:
     return folded
 
 
+def holds_folded(file: Path) -> bool:
+    """Whether a file says of itself that it is a folded network; `load` says what is wrong with it."""
+    try:
+        with safetensors.safe_open(file, "np") as held:
+            return "folded" in (held.metadata() or {})
+    except Exception:  # whatever a folder or a damaged file makes safetensors say
+        return False
+
+
 def replay(file: Path, samples: list[Array]) -> list[Walked]:
     """What the network in a file makes of sequences."""
     folded = load(file)

@@ -44,6 +44,23 @@ def test_values_from_a_file(digit, tmp_path, capsys, between, chunk):
     assert 0 < found["energy_mj"] < 1
 
 
+def test_an_exported_network(digit, tmp_path, capsys):
+    values, _ = digit
+    (tmp_path / "x.txt").write_text(" ".join(map(repr, values)))
+    file = tmp_path / "n.safetensors"
+    assert cli.main(["export", "digits", "--to", "safetensors", "--out", str(file), "--samples", "1"]) == 0
+    capsys.readouterr()
+    exported = json.loads(shown(capsys, file, tmp_path / "x.txt", "--json"))
+    original = json.loads(shown(capsys, "digits", tmp_path / "x.txt", "--json"))
+    assert list(exported["fire_rates"]) == ["layers.0", "layers.1", "layers.2", "layers.3"]
+    rates = [list(found.pop("fire_rates").values()) for found in (exported, original)]
+    assert rates[0] == rates[1]
+    assert exported == original
+    file.write_bytes(file.read_bytes()[:-8])
+    assert cli.main(["stream", str(file), str(tmp_path / "x.txt")]) == 2
+    assert "n.safetensors cannot be read, it is truncated or corrupt" in capsys.readouterr().err
+
+
 def models_rates():
     folder = models.find("digits")
     return json.loads((folder / "result.json").read_text())["fire_rates"]
