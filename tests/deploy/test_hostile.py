@@ -100,7 +100,7 @@ def test_other_files_are_no_folded_networks(folded, tmp_path):
     model = models.save(network(CASES["soft prf"], torch.float32), tmp_path / "run")
     with pytest.raises(StorageError, match="holds no folded network, its header has no entry 'folded'"):
         storage.load(model)
-    with pytest.raises(StorageError, match=r"is a folded network, to be opened with resofire\.deploy\.storage\.load"):
+    with pytest.raises(StorageError, match=r"a folded network, for resofire stream or resofire\.deploy\.storage\.load"):
         models.load(storage.save(folded, tmp_path / "folded.safetensors"))
     file = tmp_path / "old.safetensors"
     file.write_bytes(safetensors.numpy.save({}, {"folded": json.dumps({"version": "a\nb"})}))
