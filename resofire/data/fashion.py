@@ -22,6 +22,7 @@ FIRST = (9, 0, 0, 3, 0, 2, 7, 2, 5, 5)
 
 
 def load(
-    data_dir: str | os.PathLike[str] | None = None, shift: float = 0.0, turn: float = 0.0, stretch: float = 0.0
-) -> Task:
-    return idx.load("fashion", FOLDERS, FILES, FIRST, data_dir, None, shift, turn, stretch)
+    data_dir: str | os.PathLike[str] | None = None, shift: float = 0.0, turn: float = 0.0, stretch: float = 0.0,
+    bend: float = 0.0,
+) -> Task:  # fmt: skip
+    return idx.load("fashion", FOLDERS, FILES, FIRST, data_dir, None, shift, turn, stretch, bend)

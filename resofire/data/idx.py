@@ -74,14 +74,14 @@ def _check(file: Path, raw: bytes, magic: int, expected: tuple[int | None, ...])
 def load(
     task: str, folders: tuple[str, ...], files: dict[str, Wanted], first: tuple[int, ...],
     data_dir: str | os.PathLike[str] | None, order: np.ndarray | None = None, shift: float = 0.0, turn: float = 0.0,
-    stretch: float = 0.0,
+    stretch: float = 0.0, bend: float = 0.0,
 ) -> Task:  # fmt: skip
     """A task from the four files.
 
-    first                   how its training labels begin: other sets have files of the same names and sizes
-    shift, turn, stretch    how training images are warped, see warps.py
+    first          how its training labels begin: other sets have files of the same names and sizes
+    shift to bend  how training images are warped, see warps.py
     """
-    warps = require_warps(task, SIDE, shift, turn, stretch)
+    warps = require_warps(task, SIDE, shift, turn, stretch, bend)
 
     def make(found: dict[str, Path]) -> tuple[Arrays, dict[str, Any]]:
         sources: dict[str, str] = {}

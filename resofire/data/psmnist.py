@@ -22,9 +22,9 @@ PIXELS = 784
 
 def load(
     data_dir: str | os.PathLike[str] | None = None, permutation: str = "bitrev", shift: float = 0.0, turn: float = 0.0,
-    stretch: float = 0.0,
+    stretch: float = 0.0, bend: float = 0.0,
 ) -> Task:  # fmt: skip
-    return idx.load("psmnist", FOLDERS, FILES, FIRST, data_dir, pixel_order(permutation), shift, turn, stretch)
+    return idx.load("psmnist", FOLDERS, FILES, FIRST, data_dir, pixel_order(permutation), shift, turn, stretch, bend)
 
 
 def pixel_order(permutation: str) -> np.ndarray:

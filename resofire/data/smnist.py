@@ -1,7 +1,7 @@
 """Sequential MNIST: the pixels of a handwritten digit one after the other, 784 × 1, in [0, 1], not normalised.
 
 55,000 / 5,000 / 10,000: the validation split is a fixed seed's choice of the training files (see idx.py).
-Training images are warped a little, if told so: `shift`, `turn` and `stretch`, see warps.py.
+Training images are warped a little, if told so: `shift`, `turn`, `stretch` and `bend`, see warps.py.
 """
 
 import os
@@ -23,6 +23,7 @@ FIRST = (5, 0, 4, 1, 9, 2, 1, 3, 1, 4)
 
 
 def load(
-    data_dir: str | os.PathLike[str] | None = None, shift: float = 0.0, turn: float = 0.0, stretch: float = 0.0
-) -> Task:
-    return idx.load("smnist", FOLDERS, FILES, FIRST, data_dir, None, shift, turn, stretch)
+    data_dir: str | os.PathLike[str] | None = None, shift: float = 0.0, turn: float = 0.0, stretch: float = 0.0,
+    bend: float = 0.0,
+) -> Task:  # fmt: skip
+    return idx.load("smnist", FOLDERS, FILES, FIRST, data_dir, None, shift, turn, stretch, bend)

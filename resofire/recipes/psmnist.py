@@ -19,7 +19,7 @@ def psmnist() -> RunConfig:
     neuron = PRFConfig(tau=20.0, delta=(1e-2, 1.0))
     return replace(
         smnist(), name="psmnist", task="psmnist-bitrev", model=replace(MODEL, neuron=neuron), epochs=16,
-        task_settings={"shift": 0.5, "turn": 5.0, "stretch": 0.05},
+        task_settings={"shift": 0.5, "turn": 5.0, "stretch": 0.05, "bend": 0.0},
     )  # fmt: skip
 
 

@@ -23,10 +23,45 @@ def test_pixels_are_looked_up_and_zeros_come_in():
     assert warped((2, 0, 0), (0, 2, 0)) == [[0, 0, 0], [0, 5, 0], [0, 0, 0]]
 
 
-def test_between_pixels_they_share_in_proportion():
+def test_between_pixels_they_share_by_cubics():
     image = np.array([0, 0, 0, 0, 200, 0, 0, 0, 0], np.uint8).reshape(1, 9, 1)
     moved = Warps(3).warp(image, np.array([[[1, 0, 0.25], [0, 1, 0]]]))
-    assert moved.reshape(3, 3).tolist() == [[0, 50, 0], [0, 150, 0], [0, 0, 0]]
+    # 1.25 d³ - 2.25 d² + 1 at a distance of d up to 1; beyond it they are negative, and no pixel is.
+    near, far = (round(200 * (1.25 * d**3 - 2.25 * d**2 + 1)) for d in (0.25, 0.75))
+    assert moved.reshape(3, 3).tolist() == [[0, far, 0], [0, near, 0], [0, 0, 0]]
+    bright = Warps(3).warp(np.full((1, 9, 1), 255, np.uint8), np.array([[[0.5, 0, 0], [0, 0.5, 0]]]))
+    assert bright.reshape(3, 3)[0, 1] == 255  # by cubics 279, which would begin again at 0
+
+
+def bent(nodes, image):
+    """Only bent: nodes [2, 5, 5] in pixels."""
+    by = np.concatenate([np.eye(2, 3), np.reshape(nodes, (2, 25))], 1)[None]
+    return Warps(9).warp(image.reshape(1, 81, 1), by).reshape(9, 9)
+
+
+def test_bends_are_those_of_the_nodes_and_in_proportion_between_them():
+    image = np.random.RandomState(0).randint(0, 256, (9, 9)).astype(np.uint8)
+    nodes = np.zeros((2, 5, 5))
+    nodes[0] = 1
+    assert np.array_equal(bent(nodes, image)[:-1], image[1:])
+    assert not bent(nodes, image)[-1].any()
+    # Nodes lie at every second pixel. The third column's go 2 pixels down, so their neighbours go 1 and the rest stay.
+    nodes[:] = 0
+    nodes[0, :, 2] = 2
+    found = bent(nodes, image)
+    still = [0, 1, 2, 6, 7, 8]
+    assert np.array_equal(found[:, still], image[:, still])
+    assert np.array_equal(found[:-1, [3, 5]], image[1:, [3, 5]])
+    assert np.array_equal(found[:-2, 4], image[2:, 4])
+    # One node to the right: its own pixel and, by half, those around it.
+    nodes[:] = 0
+    nodes[1, 1, 3] = 2
+    found = bent(nodes, image)
+    assert found[2, 6] == image[2, 8]
+    assert found[1, 6] == image[1, 7]
+    assert found[2, 5] == image[2, 6]
+    assert np.array_equal(found[4:], image[4:])
+    assert np.array_equal(found[:, :5], image[:, :5])
 
 
 def test_no_image_at_all():
@@ -54,6 +89,17 @@ def test_draws_keep_within_their_limits_and_fill_them():
     assert (np.abs(off) <= 0.2).all()
     assert not by[:, :, 2].any()
 
+    by = Warps(28, bend=2.0).draw(20_000, seed=0, epoch=0)
+    assert np.array_equal(by[:, :, :3], np.broadcast_to(np.eye(2, 3), (20_000, 2, 3)))
+    assert (np.abs(by[:, :, 3:]).max(0) > 1.99).all()
+    assert (np.abs(by[:, :, 3:]) <= 2).all()
+
+
+def test_bends_leave_the_other_draws_as_they_are():
+    settings = {"shift": 1.5, "turn": 10.0, "stretch": 0.1}
+    plain, with_bends = (Warps(28, **settings, bend=bend).draw(9, 1, 2) for bend in (0, 1))
+    assert np.array_equal(with_bends[:, :, :3], plain)
+
 
 def split(warps):
     stored = np.random.RandomState(0).randint(1, 256, (12, 784, 1)).astype(np.uint8)
@@ -61,7 +107,7 @@ def split(warps):
 
 
 def test_a_warp_is_a_function_of_seed_epoch_and_number():
-    moved = split(Warps(28, shift=1.5, turn=10.0, stretch=0.1))
+    moved = split(Warps(28, shift=1.5, turn=10.0, stretch=0.1, bend=1.0))
 
     def images(size, **order):
         found = {}
@@ -96,13 +142,14 @@ def test_without_warps_nothing_moves():
         ("turn", 181, 180),
         ("stretch", 0.6, 0.5),
         ("stretch", float("nan"), 0.5),
+        ("bend", 28, 27),
     ],
 )
 def test_a_warp_that_is_none(name, value, most):
-    settings = {"shift": 0, "turn": 0, "stretch": 0, name: value}
+    settings = {"shift": 0, "turn": 0, "stretch": 0, "bend": 0, name: value}
     with pytest.raises(ValueError, match=f"smnist: {name} must be a number from 0 to {most}, got"):
         require_warps("smnist", 28, **settings)
 
 
 def test_no_warp():
-    assert require_warps("smnist", 28, 0, 0.0, 0) is None
+    assert require_warps("smnist", 28, 0, 0.0, 0, 0) is None
