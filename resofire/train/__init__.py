@@ -1,6 +1,7 @@
 """Training: from a config and a data set to a run folder, interrupted or distributed, always repeatable."""
 
 from .config import RunConfig
+from .recalibrate import recalibrate, spread
 from .result import recorded, report, weigh
 from .run import Outcome, RunError, Stopped, read, resume, train
 from .score import Score, score
@@ -12,10 +13,12 @@ __all__ = [
     "Score",
     "Stopped",
     "read",
+    "recalibrate",
     "recorded",
     "report",
     "resume",
     "score",
+    "spread",
     "train",
     "weigh",
 ]

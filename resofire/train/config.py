@@ -48,6 +48,8 @@ class RunConfig:
     """The largest norm of the gradient; a longer one is shortened."""
     ema: float | None = None
     """Keep a running average of the weights with this decay, and validate and ship that."""
+    recalibrate: int = 0
+    """Before each validation, take the statistics of norms anew from so many batches without augmentation."""
     label_smoothing: float = 0.0
     """The share of the target that is spread over all classes."""
     select: str = "validation"
@@ -69,8 +71,10 @@ class RunConfig:
         for name in ("steps", "validate_every"):
             if getattr(self, name) is not None:
                 require_count("RunConfig", name, getattr(self, name))
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"RunConfig: seed must be a whole number of at least 0, got {self.seed!r}")
+        for name in ("seed", "recalibrate"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"RunConfig: {name} must be a whole number of at least 0, got {value!r}")
         for name, low, high in (
             ("lr", 0, math.inf), ("neuron_lr", 0, math.inf), ("weight_decay", 0, math.inf), ("warmup", 0, 1),
             ("final_lr", 0, 1), ("label_smoothing", 0, 1), ("checkpoint_minutes", 0, math.inf),

@@ -21,8 +21,9 @@ from .average import Average
 from .config import RunConfig
 from .diverged import Diverged, guilty
 from .optimiser import optimiser, rate, set_rate
+from .recalibrate import recalibrate, spread
 from .score import Score, cross_entropy
-from .stream import Batch, Plan
+from .stream import Batch, Plan, Split
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,14 @@ class Listener(Protocol):
 
 
 class Trainee(lightning.LightningModule):
-    """A network in training, from step `step` on."""
+    """A network in training on a split, from step `step` on."""
 
     def __init__(
-        self, model: Network, config: RunConfig, plan: Plan, listeners: Iterable[Listener] = (), step: int = 0,
-        state: dict[str, Any] | None = None,
+        self, model: Network, config: RunConfig, plan: Plan, split: Split, listeners: Iterable[Listener] = (),
+        step: int = 0, state: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.model, self.config, self.plan, self.step = model, config, plan, step
+        self.model, self.config, self.plan, self.step, self._split = model, config, plan, step, split
         self.average = None if config.ema is None else Average(model, config.ema)
         self.listeners = tuple(listeners)
         self.asked_to_stop = False
@@ -123,6 +124,9 @@ class Trainee(lightning.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         self._score = Score()
+        if self.config.recalibrate:
+            # Every process takes the same batches, so that all have the same statistics.
+            recalibrate(self.chosen, spread(self._split, self.config.batch, self.config.recalibrate))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         logits = self.chosen(batch.x, cu_seqlens=batch.cu_seqlens)

@@ -137,7 +137,9 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
                 logs, progress = Logs(folder, step, state and state["logs"]), Progress(config, plan, step, folder)
             keeping = Keeping(folder, logs, best, config.checkpoint_minutes)
             listeners: list[Listener] = [each for each in (logs, progress, keeping) if each is not None]
-            trainee = Trainee(model.train(), config, plan, listeners, step, state and state["optimiser"])
+            trainee = Trainee(
+                model.train(), config, plan, task.splits["train"], listeners, step, state and state["optimiser"]
+            )
             if state is not None and trainee.average is not None:
                 trainee.average.model.load_state_dict(state["average"])
             if step < plan.steps:

@@ -15,7 +15,7 @@ from resofire.train import checkpoints
 # A validation after each step, so that each has a row of its own.
 FLAGS = [
     "digits", "--steps", "5", "--validate-every", "1", "--batch", "101", "--model.features", "16", "--ema", "None",
-    "--model.rate-target", "0.1", "--model.dropout", "0",
+    "--model.rate-target", "0.1", "--model.dropout", "0", "--recalibrate", "2",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from resofire.train import checkpoints
 BASE = digits_small()
 CONFIG = replace(
     BASE, model=replace(BASE.model, features=16, dropout=0.1, rate_target=0.1), batch=100, epochs=3, ema=0.9,
-    label_smoothing=0.1, validate_every=7, checkpoint_minutes=0.0,
+    recalibrate=3, label_smoothing=0.1, validate_every=7, checkpoint_minutes=0.0,
 )  # fmt: skip
 
 # A process that runs until it kills itself, after some calls of a function or before them.
