@@ -32,7 +32,7 @@ TABLE = {
 }
 # What the release divides 2π by for the end of θ's range, its τ, and its share of steps to warm up.
 THETA = {"listops": 12, "text": 16, "retrieval": 14, "image": 0.25, "pathfinder": 0.6, "pathx": 10}
-TAU = {"listops": 2, "text": 2, "retrieval": 2, "image": 2, "pathfinder": 2, "pathx": 100, "smnist": 5, "scifar": 4}
+TAU = {"listops": 2, "text": 2, "retrieval": 2, "image": 2, "pathfinder": 2, "pathx": 100, "scifar": 4}
 WARMUP = {"listops": 1 / 80, "text": 5 / 50, "retrieval": 5 / 100, "image": 7.03 / 140.6, "pathfinder": 2.5 / 500,
           "smnist": 8.43 / 168.6}  # fmt: skip
 # Classes, channels of values or size of the vocabulary, pairs; by data set.
