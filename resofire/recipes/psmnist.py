@@ -4,7 +4,8 @@ psmnist          bitrev: the order of bit-reversed numbers
 psmnist-random   random: numpy's RandomState(92916)
 
 Training images are moved, turned and stretched before their pixels are put into order, less than in `smnist`, and there
-is no dropout; all else is as there. This is the recipe of the shipped networks `psmnist-bitrev` and `psmnist-random`.
+is no dropout; all else is as there. The shipped network `psmnist-bitrev` differs from it as `smnist` does; that of the
+random order, `psmnist-random`, is just this.
 """
 
 from dataclasses import replace
