@@ -20,7 +20,7 @@ class Warps:
     shift      by up to how many pixels the place of a pixel is looked up further down or up, and right or left
     turn       by up to how many degrees turned about the middle
     stretch    by up to which share of its distance from the middle farther or nearer, and aside
-    bend       by up to how many pixels further still, at each of 5 x 5 places for itself and evenly between them
+    bend       by up to how many pixels further still, at each of 5 x 5 places for itself, in proportion between them
     """
 
     side: int
@@ -47,7 +47,7 @@ class Warps:
         return np.concatenate(drawn, 2)
 
     def warp(self, images: np.ndarray, by: np.ndarray) -> np.ndarray:
-        """uint8 [B, side², C], each looked up at the places of `by`; between pixels by cubics, which blur it least."""
+        """uint8 [B, side², C], each looked up at the places of `by`; between pixels by cubics, which blur it little."""
         side = self.side
         middle = (side - 1) / 2
         places = np.arange(side) - middle
