@@ -13,7 +13,7 @@ from resofire import cli, data, models, train
 NAMES = models.shipped()
 REAL = Path(__file__).parents[3] / "shared" / "data"
 # Right answers to the first 1,000 test images.
-SUBSET = {"psmnist-bitrev": 975, "smnist": 989}
+SUBSET = {"psmnist-bitrev": 975, "psmnist-random": 957, "smnist": 989}
 
 
 def test_there_are_some():
