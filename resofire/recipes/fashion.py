@@ -5,11 +5,10 @@ from dataclasses import replace
 from ..train import RunConfig
 from .smnist import smnist
 
-WARPS = ("shift", "turn", "stretch", "bend")
-
 
 def fashion() -> RunConfig:
-    return replace(smnist(), name="fashion", task="fashion", task_settings=dict.fromkeys(WARPS, 0.0))
+    like = smnist()
+    return replace(like, name="fashion", task="fashion", task_settings=dict.fromkeys(like.task_settings, 0.0))
 
 
 def fashion_small() -> RunConfig:

@@ -20,10 +20,11 @@ def recalibrate(model: Network, batches: Iterable[Batch]) -> None:
     device = next(model.parameters()).device
     momenta = [norm.momentum for norm in norms]
     try:
+        for norm in norms:
+            # In training a norm passes on what the batch's own statistics make of it, and counts these.
+            norm.train()
         for number, batch in enumerate(batches, 1):
             for norm in norms:
-                # In training a norm passes on what the batch's own statistics make of it, and counts these.
-                norm.train()
                 norm.momentum = 1 / number
             model(batch.x.to(device), cu_seqlens=None if batch.cu_seqlens is None else batch.cu_seqlens.to(device))
     finally:
