@@ -9,11 +9,12 @@ import torch
 
 import resofire
 from resofire import cli, data, models, train
+from resofire.recipes import RECIPES
 
 NAMES = models.shipped()
 REAL = Path(__file__).parents[3] / "shared" / "data"
 # Right answers to the first 1,000 test images.
-SUBSET = {"psmnist-bitrev": 975, "psmnist-random": 957, "smnist": 989}
+SUBSET = {"psmnist-bitrev": 975, "psmnist-random": 962, "smnist": 989}
 
 
 def test_there_are_some():
@@ -32,6 +33,11 @@ def test_a_shipped_network_has_the_record_of_its_run(name):
         "config.json", "metrics.csv", "model.safetensors", "result.json", "run.json"
     ]  # fmt: skip
     assert "+" not in train.read(folder)["commit"]
+
+
+@pytest.mark.parametrize("name", ["digits", "psmnist-random"])
+def test_it_was_trained_by_the_recipe_of_its_name(name):
+    assert train.RunConfig.from_json(train.read(models.find(name))["config"]) == RECIPES[name]()
 
 
 def test_digits_are_as_good_as_recorded(tmp_path, monkeypatch, capsys):
