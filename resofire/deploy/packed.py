@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from . import kernels as k
 from .folded import KINDS, POOLS, RESETS, Array, Folded
@@ -22,18 +23,30 @@ class Packed(NamedTuple):
     """Neurons of the largest layer."""
 
 
+class Row:
+    """Arrays of any shape laid one behind the other into one of `dtype`."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._dtype = dtype
+        self._parts: list[Array] = []
+        self._size = 0
+
+    def place(self, array: Array) -> int:
+        """Where it begins."""
+        at = self._size
+        self._parts.append(np.asarray(array, self._dtype).reshape(-1))
+        self._size += self._parts[-1].size
+        return at
+
+    def whole(self) -> Array:
+        return np.concatenate(self._parts)
+
+
 def pack(folded: Folded) -> Packed:
     if not folded.causal:
         raise ValueError("stream: the network is bidirectional: it needs whole sequences and cannot be streamed")
-    numbers: list[Array] = []
-    size = 0
-
-    def place(array: Array) -> int:
-        nonlocal size
-        numbers.append(np.asarray(array, folded.dtype).reshape(-1))
-        size += numbers[-1].size
-        return size - numbers[-1].size
-
+    numbers = Row(folded.dtype)
+    place = numbers.place
     whole = np.zeros(k.FIRST + k.LAYER * len(folded.layers), np.int64)
     whole[[k.TOKENS, k.INPUTS, k.ENTRY, k.WIDTH, k.CLASSES, k.POOL, k.LAYERS, k.TABLE, k.HEAD, k.BIAS]] = [
         folded.tokens, 1 if folded.tokens else len(folded.table), folded.table.shape[1], *folded.head.shape,
@@ -53,4 +66,4 @@ def pack(folded: Folded) -> Packed:
         states += 0 if neurons.kind == "spatial" else neurons.count
     counts = [layer.neurons[0].count for layer in folded.layers]
     widest = max(folded.table.shape[1], *(layer.rows.shape[1] for layer in folded.layers))
-    return Packed(whole, np.concatenate(numbers), states, sum(counts), widest, max(counts))
+    return Packed(whole, numbers.whole(), states, sum(counts), widest, max(counts))

@@ -4,6 +4,7 @@ import numpy as np
 
 from . import kernels_integer as k
 from .folded import KINDS, POOLS, RESETS, Array
+from .packed import Row
 from .quantized import Quantized
 from .reference import Walked
 from .reference_integer import require, walk
@@ -52,15 +53,8 @@ class Simulation:
 
 
 def _pack(quantized: Quantized) -> tuple[Array, Array, Array]:
-    numbers: list[Array] = []
-    size = 0
-
-    def place(array: Array) -> int:
-        nonlocal size
-        numbers.append(np.asarray(array, np.int64).reshape(-1))
-        size += numbers[-1].size
-        return size - numbers[-1].size
-
+    numbers = Row(np.int64)
+    place = numbers.place
     q = quantized
     whole = np.zeros(k.FIRST + k.LAYER * len(q.layers), np.int64)
     whole[[k.TOKENS, k.INPUTS, k.ENTRY, k.WIDTH, k.CLASSES, k.POOL, k.LAYERS, k.TABLE, k.SHIFT, k.BASE, k.HEAD]] = [
@@ -80,4 +74,4 @@ def _pack(quantized: Quantized) -> tuple[Array, Array, Array]:
         about[[k.ROWS, k.LIFT, k.FALL]] = [at, place(layer.lift), place(layer.drop)]
         about[k.KEEP] = -1 if layer.clear is None else place(~layer.clear)
         at += layer.rows.size
-    return whole, np.concatenate(numbers), np.concatenate([layer.rows.reshape(-1) for layer in q.layers])
+    return whole, numbers.whole(), np.concatenate([layer.rows.reshape(-1) for layer in q.layers])
