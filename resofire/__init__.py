@@ -17,7 +17,7 @@ def load(path: str | os.PathLike[str]) -> "Network":
 
 
 def pretrained(name: str) -> "Network":
-    """A trained network that comes with the package: "digits"."""
+    """A trained network that comes with the package, such as "smnist"; `models.shipped()` has all names."""
     from . import models
 
     if name not in models.shipped():

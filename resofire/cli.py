@@ -48,11 +48,12 @@ def _flags(command: Any, prefix: str = "") -> set[str]:
     found = {"--help"}
     for field in dataclasses.fields(command):
         name, value = f"{prefix}{field.name.replace('_', '-')}", getattr(command, field.name, None)
+        if isinstance(value, dict):
+            found |= {f"--{name}.{key.replace('_', '-')}" for key in value}
+            continue
         found |= {f"--{name}", f"--{prefix}no-{field.name.replace('_', '-')}"}
         if dataclasses.is_dataclass(value):
             found |= _flags(value, "" if field.name == "config" else f"{name}.")
-        if isinstance(value, dict):
-            found |= {f"--{name}.{key.replace('_', '-')}" for key in value}
     return found
 
 

@@ -36,6 +36,8 @@ def test_doctor_as_json(capsys):
         (["data", "shw", "digits"], "resofire: data: action must be one of list, prepare, show, got 'shw' (did you mean 'show'?)"),
         (["data", "show", "--data-dir", "/dev/null", "smnist"], "resofire: --data-dir must be a folder, got /dev/null"),
         (["train", "smnist", "--task-settings.shift", "x"], "resofire: --task-settings.shift must be a number, got 'x'; see resofire train smnist --help"),
+        (["train", "digits", "--task-settings.shift", "1"], "resofire: train: there is no flag --task-settings.shift; see resofire train digits --help"),
+        (["train", "smnist", "--task-settings.shfit", "1"], "resofire: train: there is no flag --task-settings.shfit (did you mean '--task-settings.shift'?); see resofire train smnist --help"),
         (["bench", "neurons", "--figure", "x"], "resofire: bench: --figure is for peers and events, got neurons"),
         (["doctor", "extra"], "resofire: Unrecognized options: extra; see resofire --help"),
     ],

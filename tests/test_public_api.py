@@ -108,7 +108,8 @@ def test_names():
         "StorageError", "build", "find", "load", "save", "shipped",
     ]  # fmt: skip
     assert resofire.deploy.__all__ == [
-        "ExportError", "Folded", "Layer", "Neurons", "Quantized", "Simulation", "Stream", "export", "fold", "quantize",
+        "ExportError", "Folded", "Layer", "Neurons", "Quantized", "Simulation", "Stream", "VerificationError",
+        "export", "fold", "quantize",
     ]  # fmt: skip
     assert {"COSTS", "PEERS", "count_ops", "energy", "fire_rates", "measure", "report"} <= {*resofire.measure.__all__}
     assert resofire.ops.PRFState._fields == ("u", "r")

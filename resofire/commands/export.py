@@ -1,6 +1,7 @@
 """resofire export: a trained network as a file for other programs and devices, checked before it gets its name."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ class Export:
         try:
             samples, options = self._samples()
             said = deploy.export(model, self.to, out, samples, **options)
+        except deploy.VerificationError as error:
+            print(f"resofire: {error}", file=sys.stderr)
+            return 1
         except (deploy.ExportError, TypeError) as error:
             raise Mistake(str(error)) from None
         if self.json:

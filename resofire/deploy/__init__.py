@@ -1,6 +1,6 @@
 """From a trained network to a device: fold it, stream it, round it to integers, export it."""
 
-from .export import ExportError, export
+from .export import ExportError, VerificationError, export
 from .fold import fold
 from .folded import Folded, Layer, Neurons
 from .quantize import quantize
@@ -16,6 +16,7 @@ __all__ = [
     "Quantized",
     "Simulation",
     "Stream",
+    "VerificationError",
     "export",
     "fold",
     "quantize",

@@ -33,6 +33,10 @@ class ExportError(ValueError):
     """Why nothing was written. Its text is one sentence."""
 
 
+class VerificationError(ExportError):
+    """The file could be made, but what it computes is not what the network computes."""
+
+
 @dataclass(frozen=True)
 class Format:
     """How a file is written and run again, as "module.function" of this package: modules are loaded when needed."""
@@ -146,7 +150,7 @@ def export_c(
         quantized = quantize(folded, samples if scales is None else _require(folded, scales), **options)
         (beside,) = compared(folded, quantized, samples, np.zeros(len(samples), np.int64))
         if beside.agreement < LEAST_AGREEMENT:
-            raise ExportError(
+            raise VerificationError(
                 f"export: in whole numbers the network gives the same answer in {beside.agreement:.0%} of the "
                 f"samples, less than {LEAST_AGREEMENT:.0%}; give more or longer sequences to choose scales from, or "
                 f"more bits"
@@ -156,7 +160,7 @@ def export_c(
             c.write(quantized, rough, name)
             found = c.verify(rough, quantized, samples, name)
             if not found.equal:
-                raise ExportError(
+                raise VerificationError(
                     f"export: the c file, compiled by {found.compiler}, disagrees with the network in whole numbers in "
                     f"{len(found.different)} of {found.sequences} sequences"
                 )
@@ -210,7 +214,9 @@ def _check(
                 compare(folded, sample, walk(folded, sample), found, short)
             seen.scores, seen.deviation = seen.scores + short.scores, short.deviation
     except DisagreementError as error:
-        raise ExportError(f"export: the {to} file disagrees with the network in {folded.dtype}: {error}") from None
+        raise VerificationError(
+            f"export: the {to} file disagrees with the network in {folded.dtype}: {error}"
+        ) from None
     except ValueError as error:
         raise ExportError(f"export: {error}") from None
     if seen.compared < ENOUGH * seen.spikes or not seen.scores:

@@ -1,4 +1,5 @@
-"""Recipes: a run is a function that returns its whole config. One file per task, each with a smaller variant.
+"""Recipes: a run is a function that returns its whole config. One file per task, each with a smaller variant,
+and one for the paper's ablations.
 
 The smaller ones get somewhere on two cores in under an hour; their functions say what is smaller.
 """

@@ -23,7 +23,8 @@ from .workplace import Workplace
 NAMES = (
     "problem", "dynamics", "theorems", "discretisation", "frequency-response", "inference-equivalence",
     "training-equivalence", "run-time", "ablation", "decay", "loss-landscape", "kernel-gradient", "initialisation",
-    "theta-ranges", "amplitude", "long-range-arena", "complexity", "energy", "fire-rates", "deployment-operations",
+    "theta-ranges", "amplitude", "sequential-mnist", "long-range-arena", "complexity", "energy", "fire-rates",
+    "deployment-operations",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from ..models.storage import SHIPPED
 from ..plot import figure, hatches, styled
-from ..train import RunConfig, RunError, read, recorded
+from .finished import finished
 from .workplace import Workplace
 
 TITLE = "The Long Range Arena: ours, the paper's and the best published"
@@ -41,37 +41,10 @@ def run(workplace: Workplace) -> dict[str, Any]:
 def collected(*folders: Path) -> dict[str, dict[str, Any]]:
     """The finished run of each task under these folders: of those tested on most sequences, the best on validation."""
     best: dict[str, dict[str, Any]] = {}
-    for folder in folders:
-        for file in sorted(folder.glob("**/result.json")):
-            found = _finished(file.parent, folder)
-            if found is not None and (found["task"] not in best or _rank(found) > _rank(best[found["task"]])):
-                best[found["task"]] = found
+    for _, row in finished(TASKS, *folders):
+        if row["task"] not in best or _rank(row) > _rank(best[row["task"]]):
+            best[row["task"]] = row
     return best
-
-
-def _finished(run_folder: Path, folder: Path) -> dict[str, Any] | None:
-    """What a run came to; None if it is of no task here, cut short, or its weights were chosen on the test split."""
-    result = recorded(run_folder)
-    try:
-        config = RunConfig.from_json(read(run_folder)["config"])
-    except RunError:
-        return None
-    if result is None or config.task not in TASKS or result.get("selected_on") != "validation":
-        return None
-    if config.steps is not None:
-        # As the runs of the other pages are, which fit a budget.
-        return None
-    return {
-        "task": config.task,
-        "run": str(run_folder.relative_to(folder)),
-        "recipe": config.name,
-        "parameters": result["parameters"],
-        "epochs": config.epochs,
-        "batch": config.batch,
-        "validation": result["accuracy"]["validation"],
-        "test": result["accuracy"]["test"],
-        "tested": result["correct"]["test"][1],
-    }
 
 
 def _rank(found: dict[str, Any]) -> tuple[int, float]:

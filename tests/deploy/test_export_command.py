@@ -6,11 +6,14 @@ import shutil
 import signal
 
 import pytest
+import torch
 
 import resofire
 from resofire import cli, data, deploy, models
 from resofire.commands.export import ENDINGS
 from resofire.commands.runs import sequences
+from resofire.deploy import fold, storage
+from resofire.deploy.reference import walk
 
 COMPILER = shutil.which("cc")
 
@@ -61,6 +64,19 @@ def test_nothing_is_left_by_a_termination(tmp_path, monkeypatch):
         cli.main(["export", "digits", "--to", "safetensors", "--out", str(tmp_path / "x"), "--samples", "1"])
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_failed_verification_exits_1(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(storage, "replay", lambda file, samples: [walk(fold(other), x) for x in samples])
+    other = resofire.pretrained("digits")
+    with torch.no_grad():
+        other.head.bias += 1
+    arguments = ["export", "digits", "--to", "safetensors", "--out", str(tmp_path / "x"), "--samples", "1"]
+    assert cli.main(arguments) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("resofire: export: the safetensors file disagrees with the network in float")
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_whole_numbers_that_are_no_longer_the_network_are_refused(tmp_path):

@@ -13,7 +13,7 @@ from resofire.data.task import Form
 from resofire.models import ClassifierConfig, FeedforwardConfig, build
 from resofire.nn import PRFConfig
 from resofire.recipes import digits_small
-from resofire.reproduce import amplitude, initialisation, long_range_arena, theta_ranges
+from resofire.reproduce import amplitude, initialisation, long_range_arena, sequential_mnist, theta_ranges
 from resofire.reproduce.workplace import Workplace, _thinned
 
 
@@ -157,15 +157,15 @@ def test_amplitudes_are_told_apart_only_beyond_chance(share, words):
     assert words in page
 
 
-def _finished(folder, task, *, test, validation, tested, selected="validation", steps=None):
+def _finished(folder, task, *, test, validation, tested, selected="validation", steps=None, **changed):
     model = ClassifierConfig(inputs=1, classes=10, features=4, depth=1)
-    config = replace(digits_small(), task=task, model=model, steps=steps)
+    config = replace(digits_small(), task=task, model=model, steps=steps, **changed)
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"config": config.to_json()}))
     (folder / "result.json").write_text(
         json.dumps({
             "task": task, "accuracy": {"test": test, "validation": validation}, "correct": {"test": [1, tested]},
-            "parameters": 99, "selected_on": selected,
+            "parameters": 99, "selected_on": selected, "mean_fire_rate": 0.125,
         })
     )  # fmt: skip
 
@@ -194,3 +194,21 @@ def test_an_empty_table_and_the_averages_of_the_paper(tmp_path):
     assert "| Resofire, shipped |  |  |  |  |  |  |  |" in page
     assert "no finished run was found" in page
     assert "the paper's differ for: ELM neuron 65.13, not 69.25." in page
+
+
+def test_other_seeds_of_a_shipped_network_count_if_all_else_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sequential_mnist, "SHIPPED", tmp_path / "shipped")
+    runs = tmp_path / "runs"
+    _finished(tmp_path / "shipped" / "smnist", "smnist", test=0.990, validation=0.95, tested=100)
+    _finished(runs / "the shipped one", "smnist", test=0.990, validation=0.95, tested=100)
+    _finished(runs / "b", "smnist", test=0.980, validation=0.95, tested=100, seed=2)
+    _finished(runs / "a" / "x", "smnist", test=0.970, validation=0.95, tested=100, seed=1)
+    _finished(runs / "longer", "smnist", test=0.999, validation=0.95, tested=100, seed=3, epochs=99)
+    _finished(runs / "other", "psmnist-random", test=0.999, validation=0.95, tested=100)
+    result = sequential_mnist.run(Workplace("sequential-mnist", 1.0, tmp_path / "elsewhere"))
+    assert [(row["seed"], row["run"]) for row in result["seeds"]["smnist"]] == [(0, "smnist"), (1, "a/x"), (2, "b")]
+    page = sequential_mnist.page(result)
+    assert "| Resofire, shipped | 0.1 | 99.00 |  |  | |" in page
+    assert "Mean and spread on test: sMNIST 98.00 ± 1.00 (3 seeds)." in page
+    assert "in points: sMNIST -0.18." in page
