@@ -30,8 +30,7 @@ TEXT = ClassifierConfig(
 TEXT_LENGTHS = [301, 491, 634, 679, 728, 784, 851, 934, 1028, 1146, 1302, 1495, 1757, 2110, 2700, 4022]
 TEXT_PADDED = 4096
 
-# Fire rates (temporal, spatial) of each block. sMNIST: those of a first trained network; Text: the paper's table of fire
-# rates.
+# Fire rates (temporal, spatial) of each block. sMNIST: those of a first trained network; Text: the paper's table.
 FIVE_PER_CENT = (0.05, 0.05)
 SMNIST_TRAINED = [(0.07, 0.22)] * 2
 TEXT_TRAINED = [

@@ -82,7 +82,10 @@ def _parse_train(arguments: list[str]) -> Train:
         raise Mistake(f"train: recipe must be{first} one of {', '.join(RECIPES)}{got}")
     default = Train(RECIPES[recipe]())
     _check_flags("train", flags, _flags(default), f"resofire train {recipe}")
-    return _told(Train, flags, f"resofire train {recipe}", default=default)
+    told = _told(Train, flags, f"resofire train {recipe}", default=default)
+    if told.config.steps is not None and "--epochs" in map(_name, flags):
+        raise Mistake(f"train: --epochs has no effect beside {told.config.steps} steps; add --steps None")
+    return told
 
 
 def _parse_resume(arguments: list[str]) -> Train:

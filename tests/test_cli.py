@@ -39,6 +39,10 @@ def test_doctor_as_json(capsys):
         (["train", "digits", "--task-settings.shift", "1"], "resofire: train: there is no flag --task-settings.shift; see resofire train digits --help"),
         (["train", "smnist", "--task-settings.shfit", "1"], "resofire: train: there is no flag --task-settings.shfit (did you mean '--task-settings.shift'?); see resofire train smnist --help"),
         (["bench", "neurons", "--figure", "x"], "resofire: bench: --figure is for peers and events, got neurons"),
+        (["train", "pathx-small", "--epochs", "3"], "resofire: train: --epochs has no effect beside 3000 steps; add --steps None"),
+        (["data", "show", "a/b/c"], f"resofire: data: name must be one of {', '.join(data.NAMES)}, got 'a/b/c'"),
+        (["evaluate", "a" * 300], f"resofire: model '{'a' * 300}' cannot be read: File name too long"),
+        (["data", "show", "smnist", "--data-dir", "~nobody-of-this-name/x"], "resofire: --data-dir must be a folder, got ~nobody-of-this-name/x: Could not determine home directory."),
         (["doctor", "extra"], "resofire: Unrecognized options: extra; see resofire --help"),
     ],
 )  # fmt: skip

@@ -39,6 +39,10 @@ class Data:
             return 0
         if self.name is None:
             raise Mistake(f"data: {self.action} needs the name of a data set, one of {', '.join(data.NAMES)}")
+        try:
+            data.about(self.name)
+        except data.DataError as error:
+            raise Mistake(str(error)) from None
         png = self.png
         if png is None and self.action == "show" and not self.json:
             png = Path(f"{self.name}.png")

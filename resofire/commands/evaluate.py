@@ -51,6 +51,8 @@ class Evaluate:
         return 0 if same else 1
 
     def _fixed_point(self, config: Any, model: Any) -> int:
+        import numpy as np
+
         from .. import deploy
         from ..deploy import compare
 
@@ -62,7 +64,7 @@ class Evaluate:
         scales, _ = sequences(task["train"], SCALES_FROM)
         x, labels = sequences(task["test"], self.count)
         try:
-            rows = compare.table(deploy.fold(model), scales, x, labels)
+            rows = compare.table(deploy.fold(model), scales, x, np.array(labels))
         except (TypeError, ValueError) as error:
             raise Mistake(str(error)) from None
         if self.json:

@@ -17,9 +17,9 @@ def hint(word: str, valid: Iterable[str]) -> str:
 
 def require_writable(flag: str, file: Path) -> None:
     """Makes the folder of a result, before anything is worked out for it."""
-    if file.is_dir():
-        raise Mistake(f"{flag} must name a file, got the folder {file}")
     try:
+        if file.is_dir():
+            raise Mistake(f"{flag} must name a file, got the folder {file}")
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Mistake(f"{flag} {file} cannot be written: {error.strerror}") from None

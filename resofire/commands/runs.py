@@ -49,13 +49,13 @@ def find_run(name: str) -> Path:
     return path.parent if path.is_file() else path
 
 
-def sequences(split: Any, count: int | None, *, first: int = 0) -> tuple[list[Any], Any]:
-    """Some sequences of a split one by one, and their labels: those of a seed's order, since files may be sorted."""
+def sequences(split: Any, count: int | None, *, first: int = 0) -> tuple[list[Any], list[Any]]:
+    """Some sequences of a split one by one, in a seed's order, and the labels of each."""
     import numpy as np
 
     order = np.random.RandomState(0).permutation(len(split))[first : None if count is None else first + count]
     batches = [split.batch(order[i : i + 1]) for i in range(len(order))]
-    return [batch.x[0].numpy() for batch in batches], np.array([int(batch.labels[0]) for batch in batches])
+    return [batch.x[0].numpy() for batch in batches], [batch.labels[0].numpy() for batch in batches]
 
 
 def open_task(config: Any, data_dir: Path | None) -> Any:

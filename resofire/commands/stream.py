@@ -143,16 +143,27 @@ class Stream:
         symbols = open_task(config, self.data_dir).symbols
         if not folded.tokens or symbols is None:
             raise Mistake(f"stream: --text is for networks that read characters, {self.model} does not")
+        if any(len(symbol) > 1 and not symbol.startswith("<") for symbol in symbols):
+            raise Mistake(f"stream: --text is for networks that read characters, {self.model} reads words")
         table = {symbol: number for number, symbol in enumerate(symbols)}
         unknown = table.get("<unk>")
         with self._opened() as lines:
             for line in lines:
-                ids = [table.get(character, unknown) for character in line]
-                missing = next((c for c, number in zip(line, ids, strict=True) if number is None), None)
-                if missing is not None:
-                    raise Mistake(f"stream: the text must be of characters that {self.model} knows, got {missing!r}")
+                ids = [number for character in line for number in _token(character, table, unknown)]
                 for at in range(0, len(ids), self.chunk):
                     yield np.array([ids[at : at + self.chunk]])
+
+
+def _token(character: str, table: dict[str, int], unknown: int | None) -> list[int]:
+    """Its token, or those of its bytes where these are the symbols, or that of what is not known."""
+    if character in table:
+        return [table[character]]
+    single = [f"<{byte:02x}>" for byte in character.encode()]
+    if all(name in table for name in single):
+        return [table[name] for name in single]
+    if unknown is None:
+        raise Mistake(f"stream: the text must be of characters that the network knows, got {character!r}")
+    return [unknown]
 
 
 def _numbers(line: str, number: int, kind: type, width: int) -> list[Any]:

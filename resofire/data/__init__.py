@@ -61,5 +61,8 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, **settings: 
     settings    of the set itself, see its file
     """
     entry = _entry(name)
+    for key, value in entry.settings.items():
+        if settings.get(key, value) != value:
+            raise ValueError(f"{name}: {key} must be {value!r}, got {settings[key]!r}")
     module = importlib.import_module(f"{__name__}.{entry.module}")
     return dataclasses.replace(module.load(data_dir, **{**entry.settings, **settings}), name=name)

@@ -66,10 +66,16 @@ def data_dir(given: str | os.PathLike[str] | None) -> Path | None:
     chosen = given or os.environ.get("RESOFIRE_DATA")
     if not chosen:
         return None
-    folder = Path(chosen).expanduser()
-    if not folder.is_dir():
-        origin = "--data-dir" if given else "RESOFIRE_DATA"
+    origin = "--data-dir" if given else "RESOFIRE_DATA"
+    try:
+        folder = Path(chosen).expanduser()
+        there = folder.is_dir()
+    except (OSError, RuntimeError) as error:  # a name that is too long, a user who is not known
+        raise DataError(f"{origin} must be a folder, got {chosen}: {error}") from None
+    if not there:
         raise DataError(f"{origin} must be a folder, got {folder}")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise DataError(f"{origin} {folder} cannot be read: permission denied")
     return folder
 
 
@@ -202,7 +208,7 @@ def members(place: Path, remote: Remote | None = None) -> Iterator[tuple[str, by
     if place.is_dir():
         for file in sorted(place.rglob("*")):
             if file.is_file():
-                yield file.relative_to(place).as_posix(), _plain(file)
+                yield file.relative_to(place).as_posix(), read_plain(file)
         return
     try:
         with place.open("rb") as stream:
@@ -225,7 +231,8 @@ def members(place: Path, remote: Remote | None = None) -> Iterator[tuple[str, by
         raise _damaged(place, remote, "it is truncated or corrupt, or not a tar or zip archive", error) from None
 
 
-def _plain(file: Path) -> bytes:
+def read_plain(file: Path) -> bytes:
+    """The contents of a file as they are."""
     try:
         return file.read_bytes()
     except OSError as error:

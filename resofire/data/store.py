@@ -128,9 +128,12 @@ def _open(folder: Path, settings: dict[str, Any]) -> tuple[Arrays, dict[str, Any
 
 def checksum(file: Path, kind: str = "sha256") -> str:
     digest = hashlib.new(kind)
-    with file.open("rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
+    try:
+        with file.open("rb") as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from None
     return digest.hexdigest()
 
 

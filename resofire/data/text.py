@@ -6,7 +6,8 @@
 
 25,000 reviews for training and 25,000 for the test, half of each kind. No validation split exists: 2,500 training
 reviews, the choice of a fixed seed, half of each kind, are set aside, which leaves 22,500. The vocabulary is that of
-all 25,000, as in the reference pipeline. Reviews are taken in the order of their file names, first the unkind.
+all 25,000, as in the reference pipeline. Reviews are kept in an order of a fixed seed, so that any part of a split has
+both kinds.
 """
 
 import os
@@ -21,7 +22,7 @@ from .files import DataError, Remote, Wanted, members, origin, prepared_from
 from .store import Arrays
 from .task import Form, Split, Task, shuffled
 
-VERSION = 1
+VERSION = 2
 SEED = 0
 COUNT = 12_500  # of each kind, in training and test
 VALIDATION = 2_500
@@ -143,9 +144,10 @@ def _make(place: Path, pipeline: str) -> tuple[Arrays, list[str]]:
     aside = np.sort(np.concatenate(choice))
     kept = np.setdiff1d(np.arange(2 * COUNT), aside)
     arrays = {}
-    for split, part, chosen in (
+    for split, part, sorted_choice in (
         ("train", "train", kept), ("validation", "train", aside), ("test", "test", np.arange(2 * COUNT)),
     ):  # fmt: skip
+        chosen = sorted_choice[shuffled(len(sorted_choice), SEED, 2)]
         held = [tokens[part][number] for number in chosen]
         arrays[f"{split}_x"] = np.concatenate(held)
         arrays[f"{split}_bounds"] = np.cumsum([0, *map(len, held)])

@@ -116,6 +116,11 @@ def load(path: str | os.PathLike[str]) -> Network:
             )
         if value.is_floating_point() and not bool(value.isfinite().all()):
             raise StorageError(f"{file}: {name} must be finite, got NaN or Inf")
+        if name.endswith("running_var") and bool((value < 0).any()):
+            raise StorageError(f"{file}: {name} must not be negative, got {value.min().item():g}")
+    kinds = sorted({str(value.dtype) for value in weights.values() if value.is_floating_point()})
+    if len(kinds) > 1:
+        raise StorageError(f"{file} must hold floating-point numbers of one type, got {' and '.join(kinds)}")
     model.load_state_dict(weights, assign=True)
     return model.eval()
 
@@ -131,7 +136,11 @@ def find(model: str | os.PathLike[str]) -> Path:
     if str(model) in shipped():
         return SHIPPED / str(model)
     path = Path(model)
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:  # a folder that may not be read, a name that is too long
+        raise StorageError(f"model {str(model)!r} cannot be read: {error.strerror}") from None
+    if not there:
         close = difflib.get_close_matches(str(model), shipped(), n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise StorageError(

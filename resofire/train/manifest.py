@@ -1,9 +1,11 @@
 """What a run's folder says of where it came from: versions, commit, machine, and which backend ran each operator."""
 
+import hashlib
 import importlib.metadata
 import os
 import platform
 import subprocess
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +16,34 @@ from ..models.network import Network
 from ..nn import SDTCM
 from ..ops import registry
 from .config import RunConfig
-from .stream import Batch
+from .stream import Batch, Task
 
 PACKAGES = ("numpy", "numba", "pytorch-lightning", "safetensors")
 
 
-def manifest(config: RunConfig, model: Network, sample: Batch, devices: int) -> dict[str, Any]:
+def manifest(config: RunConfig, model: Network, task: Task, devices: int) -> dict[str, Any]:
+    split = task.splits["train"]
+    sample = next(iter(split.batches(min(2, len(split)))))
     return {
         "config": config.to_json(),
         "seed": config.seed,
+        "data": fingerprints(task),
         **conditions(devices),
         "backends": backends(model, sample),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
+
+
+def fingerprints(task: Task) -> dict[str, str]:
+    """Of each split its length and a checksum of its first sequences: enough to tell other data of the same name."""
+    found = {}
+    for name, split in task.splits.items():
+        digest = hashlib.sha256()
+        for batch in islice(split.batches(min(8, max(1, len(split)))), 1):
+            for values in (batch.x, batch.labels, batch.cu_seqlens):
+                digest.update(b"" if values is None else values.contiguous().numpy().tobytes())
+        found[name] = f"{len(split)} sequences, {digest.hexdigest()[:16]}"
+    return found
 
 
 def conditions(devices: int) -> dict[str, Any]:

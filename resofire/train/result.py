@@ -10,6 +10,7 @@ from .score import score
 from .stream import Task
 
 RESULT = "result.json"
+FIGURES = {"accuracy", "correct", "loss", "fire_rates", "mean_fire_rate", "parameters"}
 SPLITS = ("train", "validation", "test")
 
 
@@ -36,11 +37,12 @@ def weigh(model: Network, task: Task, batch: int) -> dict[str, Any]:
 
 
 def recorded(run: Path) -> dict[str, Any] | None:
-    """What a run's result.json says; None if it has none (yet)."""
+    """What a run's result.json says; None if it has none (yet), or a damaged one."""
     try:
-        return json.loads((run / RESULT).read_text())
+        found = json.loads((run / RESULT).read_text())
     except (OSError, ValueError):
         return None
+    return found if isinstance(found, dict) and found.keys() >= FIGURES else None
 
 
 def report(run: Path, result: dict[str, Any]) -> str:

@@ -21,14 +21,14 @@ import torch
 
 from ..models import FeedforwardConfig, RetrievalConfig, build
 from ..models.network import Network
-from ..models.storage import load, replace
+from ..models.storage import StorageError, load, replace
 from ..ops import retain_buffers
 from . import checkpoints
 from .config import RunConfig
 from .diverged import Diverged
 from .keeping import Interrupted, Keeping, interruptible
 from .logs import Logs
-from .manifest import conditions, manifest
+from .manifest import conditions, fingerprints, manifest
 from .processes import on_this_machine, rank, world
 from .progress import Progress
 from .result import RESULT, weigh
@@ -91,13 +91,28 @@ def resume(folder: str | os.PathLike[str], task: Described, *, devices: int | No
     config = RunConfig.from_json(described["config"])
     if (folder / RESULT).exists():
         raise RunError(f"resume: {folder} is finished; see its {RESULT}")
+    if "data" in described:
+        for split, held in fingerprints(task).items():
+            if described["data"].get(split) != held:
+                raise RunError(
+                    f"resume: {task.name} must be the data that {folder} was begun with, got a {split} split of "
+                    f"{held}, not of {described['data'].get(split)}; name the folder of its files with --data-dir"
+                )
     found = checkpoints.newest(folder)
     if rank() == 0 and found is not None:
         for file in found.passed_over:
             print(f"{file} is damaged; going on from {found.file.name}, the one before it", file=sys.stderr)
     if found is None and checkpoints.listed(folder):
         raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is whole")
-    return _run(config, task, folder, devices or described["devices"], None if found is None else found.state)
+    state = None if found is None else found.state
+    if state is not None and state["best"] is not None:
+        try:
+            load(folder)
+        except StorageError as error:
+            if rank() == 0:
+                print(f"{error}; the best network is chosen anew from here on", file=sys.stderr)
+            state["best"] = None
+    return _run(config, task, folder, devices or described["devices"], state)
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -105,9 +120,14 @@ def read(folder: Path) -> dict[str, Any]:
     try:
         described = json.loads((folder / RUN).read_text("utf-8"))
         RunConfig.from_json(described["config"])
-        return {"devices": 1, **described}
-    except OSError:
+        described = {"devices": 1, **described}
+        if not isinstance(described["devices"], int) or described["devices"] < 1:
+            raise ValueError(f"devices must be a positive whole number, got {described['devices']!r}")
+        return described
+    except FileNotFoundError:
         raise RunError(f"run: {folder} is not a run folder, it has no {RUN}") from None
+    except OSError as error:
+        raise RunError(f"run: {folder / RUN} cannot be read: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise RunError(f"run: {folder / RUN} cannot be used: {error}") from None
 
@@ -120,8 +140,12 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
 
     retain_buffers()
     if first and state is None:
-        sample = next(iter(task.splits["train"].batches(min(2, len(task.splits["train"])))))
-        _describe(folder, manifest(config, model, sample, devices))
+        try:
+            described = manifest(config, model, task, devices)
+        except (RuntimeError, ValueError, TypeError) as error:
+            # Such as a backend that cannot run this network.
+            raise RunError(str(error)) from None
+        _describe(folder, described)
     step, best = 0, None
     if state is not None:
         model.load_state_dict(state["model"])
@@ -149,7 +173,10 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
             if logs is None:
                 return Outcome(folder, None)
             seconds = logs.elapsed()
-            found = weigh(load(folder), task, config.batch)
+            try:
+                found = weigh(load(folder), task, config.batch)
+            except StorageError as error:
+                raise RunError(str(error)) from None
             more = {"selected_on": config.select, "best": keeping.best, "seconds": seconds, "seed": config.seed}
             result = {**found, **more}
             replace(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
@@ -188,7 +215,7 @@ def _begin(config: RunConfig, task: Described, processes: int) -> tuple[Plan, Ne
     _require_fit(config, task)
     if config.batch < processes:
         raise RunError(f"train: batch must be at least the {processes} devices, got {config.batch}")
-    torch.manual_seed(config.seed)
+    torch.manual_seed(config.seed % 2**64)
     try:
         return Plan.of(config, task.splits["train"]), build(config.model)
     except (ValueError, TypeError) as error:

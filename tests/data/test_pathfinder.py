@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
-from resofire.data import pathfinder
+from resofire.data import pathfinder, pathfinder_release
 from resofire.data.files import DataError
 
 COUNTS = (40, 5, 5)
@@ -188,13 +188,18 @@ def test_reads_an_archive(tmp_path):
     assert np.array_equal(pathfinder.load(tmp_path)["train"].stored, images[:16])
 
 
-def test_leaves_an_empty_file_out(tmp_path):
+def test_leaves_the_empty_file_out_and_sees_it_mended(tmp_path, monkeypatch):
+    monkeypatch.setattr(pathfinder_release, "EMPTY", "imgs/2/sample_3.png")
     folder = tmp_path / "curv_contour_length_14"
     images, _ = release(folder, False)
-    (folder / "imgs" / "2" / "sample_3.png").write_bytes(b"")
+    file = folder / "imgs" / "2" / "sample_3.png"
+    held = file.read_bytes()
+    file.write_bytes(b"")
     task = pathfinder.load(tmp_path)
     assert [len(task[name]) for name in ("train", "validation", "test")] == [17, 1, 1]
     assert np.array_equal(task["train"].stored, np.delete(images, 3, 0)[:17])
+    file.write_bytes(held)
+    assert np.array_equal(pathfinder.load(tmp_path)["train"].stored, images[:16])
 
 
 def broken(folder, how):
@@ -203,6 +208,8 @@ def broken(folder, how):
         image.write_bytes(image.read_bytes()[:100])
     elif how == "size":
         image.write_bytes(png(np.zeros((16, 16), np.uint8)))
+    elif how == "empty":
+        image.write_bytes(b"")
     elif how == "missing":
         image.unlink()
     elif how == "label":
@@ -215,7 +222,8 @@ def broken(folder, how):
 
 @pytest.mark.parametrize(
     ("how", "message"),
-    [("truncated", r"sample_3\.png cannot be read"), ("size", r"sample_3\.png must have 32 × 32 pixels, got 16 × 16"),
+    [("truncated", r"sample_3\.png cannot be read"), ("empty", r"sample_3\.png cannot be read"),
+     ("size", r"sample_3\.png must have 32 × 32 pixels, got 16 × 16"),
      ("missing", r"sample_3\.png is not there"), ("label", r"10\.npy, row 1 must have the label 0 or 1 .* got 7"),
      ("columns", r"10\.npy, row 1 must have the label .* got 3 columns"), ("array", r"10\.npy cannot be read")],
 )  # fmt: skip

@@ -189,3 +189,8 @@ def test_samples_that_are_shown_come_from_all_over():
     assert spread(100, 4) == [0, 25, 50, 75]
     assert spread(3, 4) == [0, 1, 2]
     assert spread(0, 3) == spread(5, 0) == []
+
+
+def test_a_setting_may_not_contradict_the_name():
+    with pytest.raises(ValueError, match="psmnist-bitrev: permutation must be 'bitrev', got 'random'"):
+        load("psmnist-bitrev", permutation="random")

@@ -8,6 +8,7 @@ from archives import pack
 
 from resofire.data import text
 from resofire.data.files import DataError
+from resofire.data.task import shuffled
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 real = pytest.mark.skipif(not (REAL / "imdb").is_dir(), reason="IMDB is not in ../shared/data")
@@ -93,12 +94,17 @@ def test_small(small, name, mode):
     task = text.load(small)
     assert {name: len(split) for name, split in task.splits.items()} == {"train": 8, "validation": 4, "test": 12}
     # Letters of the test alone, and digits, are too rare to have a token.
-    assert spelled(task, "test", 1) == "t<unk><unk>t bad <unk><eos>"
-    assert task["test"].labels.tolist() == [0] * 6 + [1] * 6
-    assert task["validation"].labels.tolist() == [0, 0, 1, 1]
-    # In the order of the names, whatever that of the archive.
+    labels = task["test"].labels
+    assert spelled(task, "test", labels.tolist().index(0)) == "t<unk><unk>t bad <unk><eos>"
+    assert sorted(labels.tolist()) == [0] * 6 + [1] * 6
+    assert sorted(task["validation"].labels.tolist()) == [0, 0, 1, 1]
+    # In an order of their own, whatever that of the archive, the same for both pipelines; not sorted.
     held = text.load(small, pipeline="lra")["test"]
-    assert [chr(held.stored[end - 1] - 1) for end in held.bounds[1:]] == list("012345012345")
+    ends = [chr(held.stored[end - 1] - 1) for end in held.bounds[1:]]
+    by_name = [(label, str(number)) for label in (0, 1) for number in range(COUNT)]
+    wanted = [by_name[place] for place in shuffled(len(by_name), text.SEED, 2)]
+    assert list(zip(held.labels.tolist(), ends, strict=True)) == wanted
+    assert held.labels.tolist() == labels.tolist() != sorted(labels)
 
 
 def test_the_folder_itself(small):
@@ -112,10 +118,12 @@ def test_bytes(small, monkeypatch):
     pack(small / "imdb", reviews(), "folder")
     task = text.load(small, pipeline="lra")
     held = task["test"]
-    assert held.stored[: held.bounds[1]].tolist() == [byte + 1 for byte in b"test bad 0"]
-    assert (
-        bytes((held.stored[held.bounds[6] : held.bounds[7]] - 1).astype(np.uint8)) == "test Good é<br />".encode()[:14]
-    )
+    texts = [
+        bytes((held.stored[start:end] - 1).astype(np.uint8))
+        for start, end in zip(held.bounds[:-1], held.bounds[1:], strict=True)
+    ]
+    assert [raw == "test Good é<br />".encode()[:14] for raw in texts] == (held.labels == 1).tolist()
+    assert b"test bad 0" in texts
     assert task.vocabulary == len(task.symbols) == 257
     assert task.symbols[ord("a") + 1] == "a"
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ import resofire
 from resofire import cli, data, deploy, models
 from resofire.commands.export import ENDINGS
 from resofire.commands.runs import sequences
+from resofire.data.task import Form, Split
 from resofire.deploy import fold, storage
 from resofire.deploy.reference import walk
 
@@ -122,3 +124,11 @@ def test_mistakes(arguments, words, capsys, tmp_path, monkeypatch):
     assert words in said
     assert said.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_samples_with_a_label_for_each_step():
+    labels = np.arange(12).reshape(4, 3)
+    split = Split(np.ones((4, 3, 2), np.float32), labels, kind="values", form=Form(), per_step=True)
+    x, found = sequences(split, 2)
+    assert [each.shape for each in x] == [(3, 2), (3, 2)]
+    assert all(row.tolist() in labels.tolist() for row in found)

@@ -15,6 +15,8 @@ import torch
 
 import resofire
 from resofire import cli, data, models
+from resofire.commands.mistake import Mistake
+from resofire.commands.stream import _token
 from resofire.models import ClassifierConfig, build
 
 
@@ -159,3 +161,13 @@ def test_files_and_networks_that_are_not_there(tmp_path, capsys):
     assert "cannot be read: it is no text" in capsys.readouterr().err
     assert cli.main(["stream", "digit", str(tmp_path / "x.txt")]) == 2
     assert "did you mean 'digits'?" in capsys.readouterr().err
+
+
+def test_characters_and_bytes():
+    letters = {"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}
+    assert [_token(each, letters, 1) for each in "abé"] == [[2], [3], [1]]
+    # As text-lra names them: what can be printed by itself, the other bytes by their number.
+    octets = {"<pad>": 0, **{chr(n) if 32 <= n < 127 else f"<{n:02x}>": n + 1 for n in range(256)}}
+    assert [token for each in "a\né" for token in _token(each, octets, None)] == [n + 1 for n in "a\né".encode()]
+    with pytest.raises(Mistake, match="must be of characters that the network knows, got 'é'"):
+        _token("é", {"a": 0}, None)

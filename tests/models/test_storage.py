@@ -388,3 +388,14 @@ def test_an_interruption_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch
         replace(file, b"two")
     assert file.read_bytes() == b"one"
     assert [*tmp_path.iterdir()] == [file]
+
+
+def test_a_variance_must_not_be_negative(stored):
+    name = next(name for name in safetensors.torch.load_file(stored) if name.endswith("running_var"))
+    rewrite(stored, **{name: torch.tensor([1.0, -0.5, 1.0])})
+    assert f"{name} must not be negative, got -0.5" in refusal(stored)
+
+
+def test_numbers_must_be_of_one_type(stored):
+    rewrite(stored, head__bias=torch.zeros(2, dtype=torch.float16))
+    assert "must hold floating-point numbers of one type, got torch.float16 and torch.float32" in refusal(stored)

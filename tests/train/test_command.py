@@ -47,6 +47,8 @@ MISTAKES = [
     ("train digits --task digts", "data: name must be one of digits, smnist, "),
     ("train digits --model.classes 5", "train: model.classes must be 10, the classes of digits, got 5"),
     ("train digits --model.inputs 3", "train: model.inputs must be 1, the channels of digits, got 3"),
+    ("train digits --model.neuron.backend triton", "prf: backend 'triton' cannot run this call"),
+    ("train digits --model.neuron.backend fft --model.backend fused", "SDTCM: backend 'fused' cannot run this call"),
     ("train digits --model.pool none", "train: model.pool must be 'mean' or 'last', since digits has one label for a sequence, got 'none'"),
     ("train listops --task digits", "train: model.inputs must be 1, the channels of digits, got None"),
     ("train retrieval --task digits", "train: model must be a ClassifierConfig or FeedforwardConfig, since digits has no pairs, got a RetrievalConfig"),
@@ -216,7 +218,21 @@ def test_evaluate_of_damaged_weights_and_of_none(copy, capsys):
     )
 
 
-def test_evaluate_of_a_run_without_result(copy, capsys):
+@pytest.mark.parametrize("left", [None, "{}", "[]", "{"])
+def test_evaluate_of_a_run_without_result(left, copy, capsys):
     (copy / "result.json").unlink()
+    if left is not None:
+        (copy / "result.json").write_text(left)
     assert cli.main(["evaluate", str(copy), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["same as recorded"] is None
+
+
+@pytest.mark.parametrize("devices", ["two", None, 0])
+def test_a_damaged_record_is_told(devices, copy, capsys):
+    (copy / "result.json").unlink()
+    described = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps({**described, "devices": devices}))
+    assert cli.main(["train", "--resume", str(copy)]) == 2
+    assert last_line(capsys) == (
+        f"resofire: run: {copy / 'run.json'} cannot be used: devices must be a positive whole number, got {devices!r}"
+    )

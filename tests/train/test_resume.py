@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from resofire import data, train
+from resofire.data.task import Split
 from resofire.recipes import digits_small
 from resofire.train import checkpoints
 
@@ -110,3 +111,31 @@ def test_another_seed_is_another_run(whole, tmp_path):
 def test_a_finished_run_is_not_trained_again(whole):
     with pytest.raises(train.RunError, match=r"is finished; see its result\.json"):
         train.resume(whole, data.load("digits"))
+
+
+def test_other_data_of_the_same_name_are_refused(tmp_path):
+    folder, task = tmp_path / "run", data.load("digits")
+    killed(folder, "step", 10, CONFIG)
+    before = sorted(folder.rglob("*"))
+    fewer = Split(task["test"].stored[1:], task["test"].labels[1:], kind="values", form=task["test"].form)
+    with pytest.raises(train.RunError, match=r"must be the data that .* was begun with, got a test split of 299 "):
+        train.resume(folder, replace(task, splits={**task.splits, "test": fewer}))
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_a_lost_network_is_chosen_anew(damage, tmp_path, capsys):
+    folder, task = tmp_path / "run", data.load("digits")
+    killed(folder, "step", 10, CONFIG)
+    file = folder / "model.safetensors"
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-9])
+    result = train.resume(folder, task).result
+    assert "the best network is chosen anew from here on" in capsys.readouterr().err
+    assert result["best"]["step"] > 9
+
+
+def test_a_seed_of_any_size(tmp_path):
+    assert train.train(replace(CONFIG, seed=2**70, steps=1), data.load("digits"), tmp_path / "run").result is not None

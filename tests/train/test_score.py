@@ -18,7 +18,7 @@ from tensorboardX.record_writer import masked_crc32c
 
 import resofire
 from resofire import nn
-from resofire.data.task import Form, Split
+from resofire.data.task import Form, Split, Task
 from resofire.models import ClassifierConfig, FeedforwardConfig, build
 from resofire.nn import LIFConfig, PRFConfig
 from resofire.recipes import RECIPES
@@ -233,7 +233,8 @@ def test_what_is_no_config_of_a_run_is_refused(described):
 def test_a_manifest_says_where_a_run_came_from(neuron):
     model = network(neuron=neuron)
     config = RunConfig(name="test", task="digits", model=model.config, seed=7)
-    told = json.loads(json.dumps(manifest(config, model, next(split(packed=False).batches(2)), 3)))
+    task = Task("digits", "values", 3, {"train": split(packed=False)}, inputs=2)
+    told = json.loads(json.dumps(manifest(config, model, task, 3)))
     assert RunConfig.from_json(told["config"]) == config
     assert (told["seed"], told["devices"], told["threads"]) == (7, 3, torch.get_num_threads())
     assert set(told["versions"]) == {"resofire", "python", "torch", *PACKAGES}
