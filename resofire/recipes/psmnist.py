@@ -4,8 +4,8 @@ psmnist          bitrev: the order of bit-reversed numbers
 psmnist-random   random: numpy's RandomState(92916)
 
 Training images are moved, turned, stretched and bent before their pixels are put into order, less than in `smnist`;
-there is no dropout, and 28 epochs. All else is as there. The shipped networks `psmnist-bitrev` and `psmnist-random` were
-trained just so.
+there is no dropout, and there are 28 epochs. All else is as there. The shipped networks `psmnist-bitrev` and
+`psmnist-random` were trained just so.
 """
 
 from dataclasses import replace
