@@ -165,7 +165,7 @@ def _finished(folder, task, *, test, validation, tested, selected="validation", 
     (folder / "result.json").write_text(
         json.dumps({
             "task": task, "accuracy": {"test": test, "validation": validation}, "correct": {"test": [1, tested]},
-            "parameters": 99, "selected_on": selected, "mean_fire_rate": 0.125,
+            "parameters": 99, "selected_on": selected, "loss": {}, "fire_rates": {}, "mean_fire_rate": 0.125,
         })
     )  # fmt: skip
 

@@ -47,7 +47,6 @@ MISTAKES = [
     ("train digits --task digts", "data: name must be one of digits, smnist, "),
     ("train digits --model.classes 5", "train: model.classes must be 10, the classes of digits, got 5"),
     ("train digits --model.inputs 3", "train: model.inputs must be 1, the channels of digits, got 3"),
-    ("train digits --model.neuron.backend triton", "prf: backend 'triton' cannot run this call"),
     ("train digits --model.neuron.backend fft --model.backend fused", "SDTCM: backend 'fused' cannot run this call"),
     ("train digits --model.pool none", "train: model.pool must be 'mean' or 'last', since digits has one label for a sequence, got 'none'"),
     ("train listops --task digits", "train: model.inputs must be 1, the channels of digits, got None"),
