@@ -18,7 +18,7 @@ from ..ops.registry import names
 
 
 class Trace(NamedTuple):
-    """What went on inside, for plots: each [B, T, N]. `u` is the potential before the reset, `r` is None for a LIF."""
+    """What went on inside, for plots: each [B, T, N]. `u` is the potential before the reset, a PRF alone has `r`."""
 
     spikes: Tensor
     u: Tensor

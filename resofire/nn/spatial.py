@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..ops import ATan, Surrogate
 from ..ops.checks import require_real, require_surrogate
 from ..ops.surrogate import spike
-from .neuron import Firing, spread
+from .neuron import Firing, Trace, spread
 
 
 class SpatialNeuron(Firing):
@@ -32,14 +32,21 @@ class SpatialNeuron(Firing):
         self.log_amplitude = nn.Parameter(torch.zeros(())) if amplitude else None
 
     def forward(self, x: Tensor) -> Tensor:
-        spikes = self._fired(spike(x - self.threshold, self.surrogate))
-        return spikes if self.log_amplitude is None else spikes * self.log_amplitude.exp().to(x.dtype)
+        return self._sized(self._fired(spike(x - self.threshold, self.surrogate)))
 
     def scan(self, x: Tensor, state: tuple[()] | None = None, **options: Any) -> tuple[Tensor, tuple[()]]:
         return self(x), ()
 
     def step(self, x: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:
         return self(x), ()
+
+    @torch.no_grad()
+    def trace(self, x: Tensor) -> Trace:
+        """The potential is the input itself."""
+        return Trace(self._sized(spike(x - self.threshold, self.surrogate)), x, None)
+
+    def _sized(self, spikes: Tensor) -> Tensor:
+        return spikes if self.log_amplitude is None else spikes * self.log_amplitude.exp().to(spikes.dtype)
 
     def extra_repr(self) -> str:
         kept = "1" if self.log_amplitude is None else f"{spread(self.log_amplitude.exp())} trained"

@@ -190,6 +190,16 @@ def test_fire_rates_are_counted_however_a_neuron_is_called():
     assert rates[""] == pytest.approx((spikes.sum() + step.sum()).item() / (x.numel() + 15))
 
 
+def test_a_spatial_neuron_is_traced():
+    neuron, x = SpatialNeuron(), torch.tensor([[[0.4], [0.6]]])
+    with torch.no_grad():
+        neuron.log_amplitude.fill_(math.log(2))
+    seen = neuron.trace(x)
+    assert seen.spikes.tolist() == neuron(x).tolist() == [[[0.0], [2.0]]]
+    assert torch.equal(seen.u, x)
+    assert seen.r is None
+
+
 def test_half_precision_modules_keep_their_decay():
     neuron = PRF(64).bfloat16()
     phi_re, phi_im, _ = neuron.coefficients()
