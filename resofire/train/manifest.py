@@ -1,4 +1,4 @@
-"""What a run's folder says of where it came from: versions, commit, machine, and which backend ran each operator."""
+"""What a run's folder says of where it came from: data, versions, commit, machine, and the backend of each operator."""
 
 import hashlib
 import importlib.metadata

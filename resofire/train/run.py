@@ -1,6 +1,6 @@
 """A run from its config to its folder: train, go on after an interruption, and weigh the result.
 
-run.json             config, seed, versions, commit, backends; at which steps it was resumed, and with what
+run.json             config, seed, data, versions, commit, backends; at which steps it was resumed, and with what
 metrics.csv          figures as they come; tensorboard/ the same
 checkpoints/         what is needed to go on
 model.safetensors    the best network so far, with config.json
