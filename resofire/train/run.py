@@ -123,6 +123,8 @@ def read(folder: Path) -> dict[str, Any]:
         described = {"devices": 1, **described}
         if not isinstance(described["devices"], int) or described["devices"] < 1:
             raise ValueError(f"devices must be a positive whole number, got {described['devices']!r}")
+        if not isinstance(described.get("data", {}), dict):
+            raise ValueError(f"data must be a fingerprint for each split, got {described['data']!r}")
         return described
     except FileNotFoundError:
         raise RunError(f"run: {folder} is not a run folder, it has no {RUN}") from None

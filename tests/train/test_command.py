@@ -226,12 +226,21 @@ def test_evaluate_of_a_run_without_result(left, copy, capsys):
     assert json.loads(capsys.readouterr().out)["same as recorded"] is None
 
 
-@pytest.mark.parametrize("devices", ["two", None, 0])
-def test_a_damaged_record_is_told(devices, copy, capsys):
+@pytest.mark.parametrize(
+    ("entry", "value", "wanted"),
+    [
+        ("devices", "two", "a positive whole number"),
+        ("devices", None, "a positive whole number"),
+        ("devices", 0, "a positive whole number"),
+        ("data", None, "a fingerprint for each split"),
+        ("data", ["train"], "a fingerprint for each split"),
+    ],
+)
+def test_a_damaged_record_is_told(entry, value, wanted, copy, capsys):
     (copy / "result.json").unlink()
     described = json.loads((copy / "run.json").read_text())
-    (copy / "run.json").write_text(json.dumps({**described, "devices": devices}))
+    (copy / "run.json").write_text(json.dumps({**described, entry: value}))
     assert cli.main(["train", "--resume", str(copy)]) == 2
     assert last_line(capsys) == (
-        f"resofire: run: {copy / 'run.json'} cannot be used: devices must be a positive whole number, got {devices!r}"
+        f"resofire: run: {copy / 'run.json'} cannot be used: {entry} must be {wanted}, got {value!r}"
     )
