@@ -47,6 +47,8 @@ class PRFConfig:
     """The derivative that stands in for the spike's."""
     backend: str = "auto"
     """How it runs, see `resofire.ops.prf`."""
+    even: bool = False
+    """Spread the channels evenly over each range, in a random order, instead of drawing them: seeds differ less."""
 
     def build(self, features: int) -> PRF:
         return PRF(features, **_settings(self))

@@ -134,15 +134,25 @@ def require_settings(
     require_surrogate(owner, surrogate)
 
 
-def draw(owner: str, name: str, value: float | tuple[float, float], features: int, *, log: bool = False) -> Tensor:
-    """[features] values: all the same for a number, drawn uniformly (or log-uniformly) for a pair (low, high)."""
+def draw(
+    owner: str, name: str, value: float | tuple[float, float], features: int, *, log: bool = False, even: bool = False
+) -> Tensor:
+    """[features] values: all the same for a number; for a pair (low, high) drawn uniformly, or log-uniformly.
+
+    even    not drawn: the middles of `features` equal shares of the range, in a random order
+    """
     require_range(owner, name, value)
     if not isinstance(value, tuple):
         return torch.full((features,), float(value))
-    if not log:
-        return torch.empty(features).uniform_(*value)
-    require_above(owner, name, value, 0)
-    return torch.empty(features).uniform_(math.log(value[0]), math.log(value[1])).exp()
+    low, high = value
+    if log:
+        require_above(owner, name, value, 0)
+        low, high = math.log(low), math.log(high)
+    if even:
+        values = low + (high - low) * (torch.randperm(features) + 0.5) / features
+    else:
+        values = torch.empty(features).uniform_(low, high)
+    return values.exp() if log else values
 
 
 def require_range(owner: str, name: str, value: float | tuple[float, float]) -> None:

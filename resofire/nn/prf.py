@@ -22,6 +22,7 @@ class PRF(Neuron):
     tau, delta, theta    a number sets all channels; a pair is a range to draw from (τ and Δ log-uniform, θ uniform)
     train_*              trained ones are the parameters log_delta, log_theta, log_tau [features], the others the
                          buffers delta, theta, tau; an untrained θ may be 0, which switches resonance off
+    even                 spread the channels evenly over each range, in a random order, instead of drawing them
     """
 
     def __init__(
@@ -39,21 +40,24 @@ class PRF(Neuron):
         reset_gradient: str = "detached",
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
         backend: str = "auto",
+        even: bool = False,
     ) -> None:
         super().__init__(features)
         require_settings("prf", "PRF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
+        if not isinstance(even, bool):
+            raise ValueError(f"PRF: even must be True or False, got {even!r}")
         require_above("PRF", "delta", delta, 0)
         require_above("PRF", "tau", tau, 0)
-        frequencies = draw("PRF", "theta", theta, features)
+        frequencies = draw("PRF", "theta", theta, features, even=even)
         if train_theta:
             if not isinstance(theta, tuple):
                 require_above("PRF", "theta", theta, 0)
             elif theta[0] < 0:
                 raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
             frequencies = frequencies.clamp(min=_SMALLEST_THETA)
-        self._hold("delta", draw("PRF", "delta", delta, features, log=True), train_delta)
+        self._hold("delta", draw("PRF", "delta", delta, features, log=True, even=even), train_delta)
         self._hold("theta", frequencies, train_theta)
-        self._hold("tau", draw("PRF", "tau", tau, features, log=True), train_tau)
+        self._hold("tau", draw("PRF", "tau", tau, features, log=True, even=even), train_tau)
         self.threshold, self.reset, self.reset_gradient = threshold, reset, reset_gradient
         self.surrogate, self.backend = surrogate, backend
 
