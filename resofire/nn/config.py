@@ -48,7 +48,7 @@ class PRFConfig:
     backend: str = "auto"
     """How it runs, see `resofire.ops.prf`."""
     even: bool = False
-    """Spread the channels evenly over each range, in a random order, instead of drawing them: seeds differ less."""
+    """Spread the channels evenly over each range, in a random order, instead of drawing them."""
 
     def build(self, features: int) -> PRF:
         return PRF(features, **_settings(self))
