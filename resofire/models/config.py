@@ -5,7 +5,7 @@ from numbers import Real
 from typing import ClassVar
 
 from ..nn import LIFConfig, PRFConfig
-from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, require_share
+from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, require_clock, require_share
 from ..ops import ATan, Surrogate
 from ..ops.checks import require_choice, require_real
 
@@ -73,6 +73,8 @@ class EncoderConfig(NetworkConfig):
     """Where the spatial neuron fires."""
     spatial_surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
     """The derivative that stands in for its spike's."""
+    clock: float = 0.0
+    """The size of the oscillation with which each PRF begins a sequence, before training: how blocks can tell time."""
     _backends: ClassVar[tuple[str, ...]] = BACKENDS
 
     def __post_init__(self) -> None:
@@ -95,6 +97,7 @@ class EncoderConfig(NetworkConfig):
             raise ValueError(f"{owner}: last_norm must be None, True or False, got {self.last_norm!r}")
         require_share(owner, "dropout", self.dropout)
         require_real(owner, "spatial_threshold", self.spatial_threshold)
+        require_clock(owner, self.clock, self.norm, self.prenorm)
 
     @property
     def has_last_norm(self) -> bool:

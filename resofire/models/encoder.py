@@ -29,6 +29,7 @@ class Encoder(nn.Module):
                 config.features, neuron=config.neuron, bidirectional=config.bidirectional, norm=config.norm,
                 prenorm=config.prenorm, dropout=config.dropout, amplitude=config.amplitude,
                 spatial_threshold=config.spatial_threshold, surrogate=config.spatial_surrogate, backend=config.backend,
+                clock=config.clock,
             )
             for _ in range(config.depth)
         )  # fmt: skip

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..ops import ATan, Surrogate
 from ..ops import sdtcm as fused
-from ..ops.checks import checks_finite, require_choice, require_floating, sequence_count
+from ..ops.checks import checks_finite, require_choice, require_floating, require_real, sequence_count
 from .config import NeuronConfig, PRFConfig
 from .lif import LIF
 from .neuron import autocast_on, zero_state
@@ -44,6 +44,9 @@ class SDTCM(nn.Module):
     amplitude            which spikes have a trained size α (one number, kept as its logarithm, start α = 1): those of
                          the spatial neuron "sn", of the temporal neuron "tn", "both" or "none"
     spatial_threshold, surrogate    those of the spatial neuron; the temporal one has its own in `neuron`
+    clock                the block is the same at all times, and only its memory of the beginning tells it how late it
+                         is. The first biases of the pre-norm make each PRF begin a sequence with an oscillation of this
+                         size, up or down, which fades with its memory. 0: no bias, as in the paper
     backend              "fused" runs whole sequences through one operator, `resofire.ops.sdtcm`, or says why it cannot;
                          "events" and "reference" compose the block of its parts, with Linears that run in this way
                          (`resofire.ops.spike_linear`); "auto" is fused where that can be
@@ -66,6 +69,7 @@ class SDTCM(nn.Module):
         spatial_threshold: float = 0.5,
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
         backend: str = "auto",
+        clock: float = 0.0,
     ) -> None:
         super().__init__()
         if isinstance(features, bool) or not isinstance(features, int) or features < 1:
@@ -77,6 +81,7 @@ class SDTCM(nn.Module):
         require_choice("SDTCM", "amplitude", amplitude, AMPLITUDES)
         require_choice("SDTCM", "backend", backend, BACKENDS)
         require_share("SDTCM", "dropout", dropout)
+        require_clock("SDTCM", clock, norm, prenorm)
         self.features, self.bidirectional, self.prenorm = features, bidirectional, prenorm
         self.dropout, self.backend = dropout, backend
         self.norm = BatchNorm(features) if norm == "batch" else None
@@ -89,6 +94,8 @@ class SDTCM(nn.Module):
             threshold=spatial_threshold, amplitude=amplitude in ("sn", "both"), surrogate=surrogate
         )
         self.channel_linear = SpikeLinear(features, features, backend=linear_backend)
+        if clock > 0:
+            self._wind_up(clock)
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
         """The stream after the block, for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
@@ -154,6 +161,22 @@ class SDTCM(nn.Module):
         if checks_finite():
             return "check_finite() is on, which looks at what goes into each part"
         return fused.why_not(u)
+
+    @torch.no_grad()
+    def _wind_up(self, clock: float) -> None:
+        """Sets the biases of the norm by `clock`; with two neurons on one norm, for the mean of what they need.
+
+        A constant current b moves the potential from 0 to its fixed point bΔ / (1 - φ), in a spiral that begins at a
+        distance of |bΔ / (1 - φ)|."""
+        needed = []
+        for neuron in self._token_neurons():
+            if not isinstance(neuron, PRF):
+                raise ValueError(f"SDTCM: clock must be 0 unless neuron is a PRF, got {clock!r} and {neuron!r}")
+            phi_re, phi_im, delta = neuron.coefficients()
+            needed.append(torch.hypot(1 - phi_re, phi_im) / delta)
+        up = torch.randint(2, (self.features,)) == 1
+        bias = clock * torch.stack(needed).mean(0)
+        self.norm.bias.copy_(torch.where(up, bias, -bias))  # type: ignore[union-attr] # see require_clock
 
     def _token_neurons(self) -> list[Any]:
         return [neuron for neuron in (self.token_neuron, self.token_neuron_reverse) if neuron is not None]
@@ -235,6 +258,17 @@ def require_share(owner: str, name: str, value: float) -> None:
     """A number from 0 up to, but not, 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise ValueError(f"{owner}: {name} must be from 0 up to, but not, 1, got {value!r}")
+
+
+def require_clock(owner: str, clock: float, norm: str, prenorm: bool) -> None:
+    require_real(owner, "clock", clock)
+    if isinstance(clock, Tensor) or not 0 <= clock < float("inf"):
+        raise ValueError(f"{owner}: clock must be a number of at least 0, got {clock!r}")
+    if clock > 0 and (norm == "none" or not prenorm):
+        raise ValueError(
+            f"{owner}: clock must be 0 without a norm before the neuron, got {clock!r}, norm={norm!r} and "
+            f"prenorm={prenorm!r}"
+        )
 
 
 def _temporal_neuron(neuron: NeuronConfig | Callable[[int], nn.Module], features: int) -> nn.Module:
