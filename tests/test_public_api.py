@@ -23,7 +23,8 @@ LIF_OPTIONS = PRF_OPTIONS.replace("'none'", "'soft'")
 NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=1.0, backend='auto'"
 ENCODER = (
     f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
-    "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0)"
+    "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0), "
+    "clock=0.0"
 )
 
 SIGNATURES = {
@@ -46,7 +47,8 @@ SIGNATURES = {
     resofire.nn.BatchNorm: "(features, *, eps=1e-05, momentum=0.1)",
     resofire.nn.SpikeLinear: "(in_features, out_features, bias=True, *, backend='auto')",
     resofire.nn.SDTCM: f"(features, *, neuron={resofire.nn.PRFConfig()}, bidirectional=False, norm='batch', "
-    "prenorm=True, dropout=0.0, amplitude='sn', spatial_threshold=0.5, surrogate=ATan(alpha=2.0), backend='auto')",
+    "prenorm=True, dropout=0.0, amplitude='sn', spatial_threshold=0.5, surrogate=ATan(alpha=2.0), backend='auto', "
+    "clock=0.0)",
     resofire.nn.fire_rates: "(model, *, gradient=False)",
     resofire.nn.summed: "(x, group=None)",
     resofire.nn.synchronise: "(model, group=None)",

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..ops import ATan, Surrogate
 from ..ops import sdtcm as fused
-from ..ops.checks import checks_finite, require_choice, require_floating, require_real, sequence_count
+from ..ops.checks import checks_finite, require_choice, require_floating, sequence_count
 from .config import NeuronConfig, PRFConfig
 from .lif import LIF
 from .neuron import autocast_on, zero_state
@@ -261,8 +261,7 @@ def require_share(owner: str, name: str, value: float) -> None:
 
 
 def require_clock(owner: str, clock: float, norm: str, prenorm: bool) -> None:
-    require_real(owner, "clock", clock)
-    if isinstance(clock, Tensor) or not 0 <= clock < float("inf"):
+    if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 <= clock < float("inf"):
         raise ValueError(f"{owner}: clock must be a number of at least 0, got {clock!r}")
     if clock > 0 and (norm == "none" or not prenorm):
         raise ValueError(

@@ -307,6 +307,7 @@ BAD_CONFIGS = {
     "dropout": ({"dropout": -0.1}, "dropout must be from 0 up to, but not, 1, got -0.1"),
     "amplitude": ({"amplitude": "ns"}, "amplitude must be one of .* got 'ns'"),
     "threshold": ({"spatial_threshold": None}, "spatial_threshold must be a number or a tensor, got None"),
+    "clock": ({"clock": 1.0, "norm": "none"}, "clock must be 0 without a norm before .* got 1.0, norm='none'"),
     "pool": ({"pool": "max"}, "pool must be one of .* got 'max'"),
     "target": ({"rate_target": 2.0}, "rate_target must be None or from 0 to 1, got 2.0"),
     "weight": ({"rate_weight": -1.0}, "rate_weight must be a number of at least 0, got -1.0"),

@@ -271,6 +271,22 @@ def test_an_empty_stream_passes(shape, training):
     assert state.u.shape == (shape[0], 4)
 
 
+def test_a_clock_is_an_oscillation_that_fades_with_the_memory():
+    made = SDTCM(64, neuron=PRFConfig(tau=20.0, delta=(0.05, 0.5), theta=(0.5, 6.0)), clock=1.5)
+    phi_re, phi_im, _ = (each.detach() for each in made.token_neuron.coefficients())
+    # What the neuron sees where the stream is at its mean: the norm's bias alone.
+    potentials = made.token_neuron.trace(made.norm.bias.detach().expand(1, 5000, 64))
+    spiral = torch.complex(potentials.u[0], potentials.r[0])
+    spiral = spiral - spiral[-1]
+    decay = torch.hypot(phi_re, phi_im)[None] ** torch.arange(1, 101)[:, None]
+    torch.testing.assert_close(spiral[:100].abs(), 1.5 * decay, rtol=1e-4, atol=1e-4)
+    assert 16 < (made.norm.bias > 0).sum() < 48
+    assert torch.equal(SDTCM(4).norm.bias, torch.zeros(4))
+    both = SDTCM(4, neuron=PRFConfig(tau=20.0, delta=0.1, theta=2.0), bidirectional=True, clock=1.0)
+    alone = SDTCM(4, neuron=PRFConfig(tau=20.0, delta=0.1, theta=2.0), clock=1.0)
+    torch.testing.assert_close(both.norm.bias.abs(), alone.norm.bias.abs())
+
+
 BAD = {
     "features": (lambda: SDTCM(0), "SDTCM: features must be a positive whole number, got 0"),
     "norm": (lambda: SDTCM(4, norm="bach"), r"SDTCM: norm must be one of .*did you mean 'batch'\?\), got 'bach'"),
@@ -281,6 +297,10 @@ BAD = {
     "no verbs": (lambda: SDTCM(4, neuron=lambda n: nn.Linear(n, n)), "SDTCM: neuron must make .* got Linear"),
     "backend": (lambda: SDTCM(4, backend="event"), "SDTCM: backend must be one of .*'events'.* got 'event'"),
     "threshold": (lambda: SDTCM(4, spatial_threshold="a"), "threshold must be a number or a tensor, got 'a'"),
+    "clock": (lambda: SDTCM(4, clock=-1.0), "SDTCM: clock must be a number of at least 0, got -1.0"),
+    "clock, no number": (lambda: SDTCM(4, clock=True), "SDTCM: clock must be a number of at least 0, got True"),
+    "clock, post-norm": (lambda: SDTCM(4, clock=1.0, prenorm=False), "clock must be 0 without a norm .* got 1.0"),
+    "clock, no PRF": (lambda: SDTCM(4, clock=1.0, neuron=LIFConfig()), r"clock must be 0 unless .* got 1.0 and LIF\("),
     "width": (lambda: SDTCM(4)(torch.zeros(2, 5, 3)), r"SDTCM: u must have shape \[B, T, 4\], got \[2, 5, 3\]"),
     "no tensor": (lambda: SDTCM(4)([1.0]), r"SDTCM: u must be a tensor \[B, T, 4\], got list"),
     "a sequence": (lambda: SDTCM(4).step(torch.zeros(2, 5, 4), None), r"SDTCM.step: u must have shape \[B, 4\]"),
