@@ -74,7 +74,7 @@ class EncoderConfig(NetworkConfig):
     spatial_surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
     """The derivative that stands in for its spike's."""
     clock: float = 0.0
-    """The size of the oscillation with which each PRF begins a sequence, before training: how blocks can tell time."""
+    """How far from rest each PRF begins a sequence, before training: how blocks can tell time, see `nn.SDTCM`."""
     _backends: ClassVar[tuple[str, ...]] = BACKENDS
 
     def __post_init__(self) -> None:

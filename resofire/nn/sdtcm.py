@@ -44,9 +44,11 @@ class SDTCM(nn.Module):
     amplitude            which spikes have a trained size α (one number, kept as its logarithm, start α = 1): those of
                          the spatial neuron "sn", of the temporal neuron "tn", "both" or "none"
     spatial_threshold, surrogate    those of the spatial neuron; the temporal one has its own in `neuron`
-    clock                the block is the same at all times, and only its memory of the beginning tells it how late it
-                         is. The first biases of the pre-norm make each PRF begin a sequence with an oscillation of this
-                         size, up or down, which fades with its memory. 0: no bias, as in the paper
+    clock                how far from where it comes to rest each PRF begins a sequence, before training. The first biases
+                         of the pre-norm put its resting potential at this distance from 0 in the complex plane, and it
+                         spirals there as its memory fades: how a block, which is the same at all times, can tell how
+                         late it is. With two directions it is so on average; exact without a reset. 0: no bias, as in
+                         the paper
     backend              "fused" runs whole sequences through one operator, `resofire.ops.sdtcm`, or says why it cannot;
                          "events" and "reference" compose the block of its parts, with Linears that run in this way
                          (`resofire.ops.spike_linear`); "auto" is fused where that can be
@@ -166,17 +168,17 @@ class SDTCM(nn.Module):
     def _wind_up(self, clock: float) -> None:
         """Sets the biases of the norm by `clock`; with two neurons on one norm, for the mean of what they need.
 
-        A constant current b moves the potential from 0 to its fixed point bΔ / (1 - φ), in a spiral that begins at a
-        distance of |bΔ / (1 - φ)|."""
+        A constant current b moves the potential from 0 to its fixed point bΔ / (1 - φ)."""
         needed = []
         for neuron in self._token_neurons():
             if not isinstance(neuron, PRF):
                 raise ValueError(f"SDTCM: clock must be 0 unless neuron is a PRF, got {clock!r} and {neuron!r}")
             phi_re, phi_im, delta = neuron.coefficients()
             needed.append(torch.hypot(1 - phi_re, phi_im) / delta)
-        up = torch.randint(2, (self.features,)) == 1
+        # Up and down in turns: Δ and θ are in a random order as it is, and no draw is taken from what comes after.
         bias = clock * torch.stack(needed).mean(0)
-        self.norm.bias.copy_(torch.where(up, bias, -bias))  # type: ignore[union-attr] # see require_clock
+        bias[1::2] *= -1
+        self.norm.bias.copy_(bias)  # type: ignore[union-attr] # see require_clock
 
     def _token_neurons(self) -> list[Any]:
         return [neuron for neuron in (self.token_neuron, self.token_neuron_reverse) if neuron is not None]
