@@ -18,9 +18,10 @@ class Run(NamedTuple):
 
 
 def open_run(command: str, name: str) -> Run:
-    """A run folder, or the run of a network that comes with the package."""
-    from .. import models, train
+    """A run folder, or the run of a network that comes with the package; whoever opens one walks through splits."""
+    from .. import models, ops, train
 
+    ops.retain_buffers()
     folder = find_run(name)
     config = train.RunConfig.from_json(read_run(folder)["config"])
     if not (folder / models.storage.WEIGHTS).exists():

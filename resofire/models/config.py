@@ -98,6 +98,8 @@ class EncoderConfig(NetworkConfig):
         require_share(owner, "dropout", self.dropout)
         require_real(owner, "spatial_threshold", self.spatial_threshold)
         require_clock(owner, self.clock, self.norm, self.prenorm)
+        if self.clock > 0 and isinstance(self.neuron, LIFConfig):
+            raise ValueError(f"{owner}: clock must be 0 unless neuron is a PRF, got {self.clock!r} and {self.neuron!r}")
 
     @property
     def has_last_norm(self) -> bool:

@@ -44,11 +44,11 @@ class SDTCM(nn.Module):
     amplitude            which spikes have a trained size α (one number, kept as its logarithm, start α = 1): those of
                          the spatial neuron "sn", of the temporal neuron "tn", "both" or "none"
     spatial_threshold, surrogate    those of the spatial neuron; the temporal one has its own in `neuron`
-    clock                how far from where it comes to rest each PRF begins a sequence, before training. The first biases
-                         of the pre-norm put its resting potential at this distance from 0 in the complex plane, and it
-                         spirals there as its memory fades: how a block, which is the same at all times, can tell how
-                         late it is. With two directions it is so on average; exact without a reset. 0: no bias, as in
-                         the paper
+    clock                how far from where it comes to rest each PRF begins a sequence, before training. The first
+                         biases of the pre-norm put its resting potential at this distance from 0 in the complex plane,
+                         and it spirals there as its memory fades: how a block, which is the same at all times, can tell
+                         how late it is. With two directions so on average; exact without a reset. 0: no bias, as in the
+                         paper
     backend              "fused" runs whole sequences through one operator, `resofire.ops.sdtcm`, or says why it cannot;
                          "events" and "reference" compose the block of its parts, with Linears that run in this way
                          (`resofire.ops.spike_linear`); "auto" is fused where that can be

@@ -2,8 +2,8 @@
 
 glibc returns a freed tensor of more than 32 MB to the system at once, and the next one of its size is made of fresh
 pages, each zeroed by a page fault: that can cost more than the computation. Raising two thresholds of malloc ends it.
-It changes the whole process (memory once used stays with it), so it must be asked for: training does, and benchmarks
-do; a network that is called does not.
+It changes the whole process (memory once used stays with it), so it must be asked for: training does, and commands
+that walk through a split do, and benchmarks; a network that is called does not.
 """
 
 import ctypes

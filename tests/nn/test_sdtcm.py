@@ -282,9 +282,13 @@ def test_a_clock_is_an_oscillation_that_fades_with_the_memory():
     torch.testing.assert_close(spiral[:100].abs(), 1.5 * decay, rtol=1e-4, atol=1e-4)
     assert torch.equal(made.norm.bias > 0, torch.arange(64) % 2 == 0)
     assert torch.equal(SDTCM(4).norm.bias, torch.zeros(4))
-    both = SDTCM(4, neuron=PRFConfig(tau=20.0, delta=0.1, theta=2.0), bidirectional=True, clock=1.0)
-    alone = SDTCM(4, neuron=PRFConfig(tau=20.0, delta=0.1, theta=2.0), clock=1.0)
-    torch.testing.assert_close(both.norm.bias.abs(), alone.norm.bias.abs())
+    # Two neurons on one norm: the mean of what each needs.
+    both = SDTCM(8, bidirectional=True, clock=2.0)
+    needed = []
+    for neuron in (both.token_neuron, both.token_neuron_reverse):
+        phi_re, phi_im, delta = neuron.coefficients()
+        needed.append((1 - torch.complex(phi_re, phi_im)).abs() / delta)
+    torch.testing.assert_close(both.norm.bias.abs(), needed[0] + needed[1])
 
 
 BAD = {
