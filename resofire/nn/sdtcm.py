@@ -31,6 +31,8 @@ from .spike_linear import SpikeLinear
 NORMS = ("batch", "none")
 AMPLITUDES = ("none", "sn", "tn", "both")
 BACKENDS = ("auto", "fused", "events", "reference")
+# Steps that the memory of a PRF, τ/Δ, must last for it to have a clock: others rest before there is a time to tell.
+CLOCK_MEMORY = 100
 # Where torch keeps the hooks of a module. (Hooks on all modules, which torch has for debugging, the fused path skips.)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -44,11 +46,11 @@ class SDTCM(nn.Module):
     amplitude            which spikes have a trained size α (one number, kept as its logarithm, start α = 1): those of
                          the spatial neuron "sn", of the temporal neuron "tn", "both" or "none"
     spatial_threshold, surrogate    those of the spatial neuron; the temporal one has its own in `neuron`
-    clock                how far from where it comes to rest each PRF begins a sequence, before training. The first
-                         biases of the pre-norm put its resting potential at this distance from 0 in the complex plane,
-                         and it spirals there as its memory fades: how a block, which is the same at all times, can tell
-                         how late it is. With two directions so on average; exact without a reset. 0: no bias, as in the
-                         paper
+    clock                how far from where it comes to rest a PRF begins a sequence, before training. The first biases
+                         of the pre-norm put its resting potential at this distance from 0 in the complex plane, and it
+                         spirals there as its memory fades: how a block, which is the same at all times, can tell how
+                         late it is. Only for channels whose memory τ/Δ is CLOCK_MEMORY steps or longer. With two
+                         directions so on average; exact without a reset. 0: no bias, as in the paper
     backend              "fused" runs whole sequences through one operator, `resofire.ops.sdtcm`, or says why it cannot;
                          "events" and "reference" compose the block of its parts, with Linears that run in this way
                          (`resofire.ops.spike_linear`); "auto" is fused where that can be
@@ -166,7 +168,7 @@ class SDTCM(nn.Module):
 
     @torch.no_grad()
     def _wind_up(self, clock: float) -> None:
-        """Sets the biases of the norm by `clock`; with two neurons on one norm, for the mean of what they need.
+        """Sets the biases of the norm by `clock`; with two neurons on one norm, to the mean of what they need.
 
         A constant current b moves the potential from 0 to its fixed point bΔ / (1 - φ)."""
         needed = []
@@ -174,7 +176,8 @@ class SDTCM(nn.Module):
             if not isinstance(neuron, PRF):
                 raise ValueError(f"SDTCM: clock must be 0 unless neuron is a PRF, got {clock!r} and {neuron!r}")
             phi_re, phi_im, delta = neuron.coefficients()
-            needed.append(torch.hypot(1 - phi_re, phi_im) / delta)
+            memory = -1 / torch.hypot(phi_re, phi_im).log()
+            needed.append(torch.hypot(1 - phi_re, phi_im) / delta * (memory >= CLOCK_MEMORY))
         # Up and down in turns: Δ and θ are in a random order as it is, and no draw is taken from what comes after.
         bias = clock * torch.stack(needed).mean(0)
         bias[1::2] *= -1
@@ -263,8 +266,8 @@ def require_share(owner: str, name: str, value: float) -> None:
 
 
 def require_clock(owner: str, clock: float, norm: str, prenorm: bool) -> None:
-    if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 <= clock < float("inf"):
-        raise ValueError(f"{owner}: clock must be a number of at least 0, got {clock!r}")
+    if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 <= clock <= 1e6:
+        raise ValueError(f"{owner}: clock must be a number from 0 to 1e6, got {clock!r}")
     if clock > 0 and (norm == "none" or not prenorm):
         raise ValueError(
             f"{owner}: clock must be 0 without a norm before the neuron, got {clock!r}, norm={norm!r} and "

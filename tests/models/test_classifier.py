@@ -292,7 +292,7 @@ def test_configs_are_values():
 
 
 def test_every_block_has_the_clock():
-    for block in build(config(clock=1.5)).encoder.blocks:
+    for block in build(config(clock=1.5, neuron=PRFConfig(delta=0.01))).encoder.blocks:
         assert block.norm.bias.abs().min() > 0
     for block in build(config()).encoder.blocks:
         assert not block.norm.bias.any()

@@ -271,23 +271,26 @@ def test_an_empty_stream_passes(shape, training):
     assert state.u.shape == (shape[0], 4)
 
 
-def test_a_clock_is_an_oscillation_that_fades_with_the_memory():
-    made = SDTCM(64, neuron=PRFConfig(tau=20.0, delta=(0.05, 0.5), theta=(0.5, 6.0)), clock=1.5)
-    phi_re, phi_im, _ = (each.detach() for each in made.token_neuron.coefficients())
+def test_a_clock_is_an_oscillation_that_fades_with_a_long_memory():
+    neuron = PRFConfig(tau=20.0, delta=(0.05, 0.5), theta=(0.5, 6.0), even=True)
+    made = SDTCM(64, neuron=neuron, clock=1.5)
+    phi_re, phi_im, delta = (each.detach() for each in made.token_neuron.coefficients())
     # What the neuron sees where the stream is at its mean: the norm's bias alone.
     potentials = made.token_neuron.trace(made.norm.bias.detach().expand(1, 5000, 64))
     spiral = torch.complex(potentials.u[0], potentials.r[0])
     spiral = spiral - spiral[-1]
     decay = torch.hypot(phi_re, phi_im)[None] ** torch.arange(1, 101)[:, None]
-    torch.testing.assert_close(spiral[:100].abs(), 1.5 * decay, rtol=1e-4, atol=1e-4)
-    assert torch.equal(made.norm.bias > 0, torch.arange(64) % 2 == 0)
-    assert torch.equal(SDTCM(4).norm.bias, torch.zeros(4))
+    long = 20.0 / delta >= 100
+    assert 0 < long.sum() < 64
+    torch.testing.assert_close(spiral[:100].abs(), 1.5 * decay * long, rtol=1e-4, atol=1e-4)
+    assert torch.equal(made.norm.bias > 0, long & (torch.arange(64) % 2 == 0))
+    assert torch.equal(SDTCM(64, neuron=neuron).norm.bias, torch.zeros(64))
     # Two neurons on one norm: the mean of what each needs.
-    both = SDTCM(8, bidirectional=True, clock=2.0)
+    both = SDTCM(16, neuron=neuron, bidirectional=True, clock=2.0)
     needed = []
-    for neuron in (both.token_neuron, both.token_neuron_reverse):
-        phi_re, phi_im, delta = neuron.coefficients()
-        needed.append((1 - torch.complex(phi_re, phi_im)).abs() / delta)
+    for each in (both.token_neuron, both.token_neuron_reverse):
+        phi_re, phi_im, delta = (given.detach() for given in each.coefficients())
+        needed.append((1 - torch.complex(phi_re, phi_im)).abs() / delta * (20.0 / delta >= 100))
     torch.testing.assert_close(both.norm.bias.abs(), needed[0] + needed[1])
 
 
@@ -301,8 +304,9 @@ BAD = {
     "no verbs": (lambda: SDTCM(4, neuron=lambda n: nn.Linear(n, n)), "SDTCM: neuron must make .* got Linear"),
     "backend": (lambda: SDTCM(4, backend="event"), "SDTCM: backend must be one of .*'events'.* got 'event'"),
     "threshold": (lambda: SDTCM(4, spatial_threshold="a"), "threshold must be a number or a tensor, got 'a'"),
-    "clock": (lambda: SDTCM(4, clock=-1.0), "SDTCM: clock must be a number of at least 0, got -1.0"),
-    "clock, no number": (lambda: SDTCM(4, clock=True), "SDTCM: clock must be a number of at least 0, got True"),
+    "clock": (lambda: SDTCM(4, clock=-1.0), "SDTCM: clock must be a number from 0 to 1e6, got -1.0"),
+    "clock, no number": (lambda: SDTCM(4, clock=True), "SDTCM: clock must be a number from 0 to 1e6, got True"),
+    "clock, too large": (lambda: SDTCM(4, clock=1e39), r"clock must be a number from 0 to 1e6, got 1e\+39"),
     "clock, post-norm": (lambda: SDTCM(4, clock=1.0, prenorm=False), "clock must be 0 without a norm .* got 1.0"),
     "clock, no PRF": (lambda: SDTCM(4, clock=1.0, neuron=LIFConfig()), r"clock must be 0 unless .* got 1.0 and LIF\("),
     "width": (lambda: SDTCM(4)(torch.zeros(2, 5, 3)), r"SDTCM: u must have shape \[B, T, 4\], got \[2, 5, 3\]"),
