@@ -1,6 +1,7 @@
 """The networks that come with the package: they load, and are as good as their records say."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from resofire.recipes import RECIPES
 NAMES = models.shipped()
 REAL = Path(__file__).parents[3] / "shared" / "data"
 # Right answers to the first 1,000 test images.
-SUBSET = {"psmnist-bitrev": 973, "psmnist-random": 962, "smnist": 989}
+SUBSET = {"psmnist-bitrev": 973, "psmnist-random": 962, "psmnist-random-clock": 964, "smnist": 989}
 
 
 def test_there_are_some():
@@ -35,12 +36,24 @@ def test_a_shipped_network_has_the_record_of_its_run(name):
     assert "+" not in train.read(folder)["commit"]
 
 
+def _clocked() -> train.RunConfig:
+    """--model.neuron.even --model.clock 2 --epochs 36"""
+    recipe = RECIPES["psmnist-random"]()
+    model = replace(recipe.model, neuron=replace(recipe.model.neuron, even=True), clock=2.0)
+    return replace(recipe, model=model, epochs=36)
+
+
 @pytest.mark.parametrize(
     ("name", "recipe"),
-    [("digits", "digits"), ("psmnist-bitrev", "psmnist"), ("psmnist-random", "psmnist-random")],
+    [
+        ("digits", RECIPES["digits"]),
+        ("psmnist-bitrev", RECIPES["psmnist"]),
+        ("psmnist-random", RECIPES["psmnist-random"]),
+        ("psmnist-random-clock", _clocked),
+    ],
 )
 def test_it_was_trained_by_the_recipe(name, recipe):
-    assert train.RunConfig.from_json(train.read(models.find(name))["config"]) == RECIPES[recipe]()
+    assert train.RunConfig.from_json(train.read(models.find(name))["config"]) == recipe()
 
 
 def test_digits_are_as_good_as_recorded(tmp_path, monkeypatch, capsys):

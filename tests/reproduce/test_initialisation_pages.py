@@ -206,9 +206,13 @@ def test_other_seeds_of_a_shipped_network_count_if_all_else_is_the_same(tmp_path
     _finished(runs / "a" / "x", "smnist", test=0.970, validation=0.95, tested=100, seed=1)
     _finished(runs / "longer", "smnist", test=0.999, validation=0.95, tested=100, seed=3, epochs=99)
     _finished(runs / "other", "psmnist-random", test=0.999, validation=0.95, tested=100)
+    for name, test, epochs in (("psmnist-random", 0.96, 5), ("psmnist-random-clock", 0.97, 7)):
+        folder = tmp_path / "shipped" / name
+        _finished(folder, "psmnist-random", test=test, validation=0.95, tested=100, epochs=epochs)
+    _finished(runs / "seed", "psmnist-random", test=0.95, validation=0.95, tested=100, epochs=7, seed=1)
     result = sequential_mnist.run(Workplace("sequential-mnist", 1.0, tmp_path / "elsewhere"))
     assert [(row["seed"], row["run"]) for row in result["seeds"]["smnist"]] == [(0, "smnist"), (1, "a/x"), (2, "b")]
     page = sequential_mnist.page(result)
-    assert "| Resofire, shipped | 0.1 | 99.00 |  |  | |" in page
-    assert "Mean and spread on test: sMNIST 98.00 ± 1.00 (3 seeds)." in page
-    assert "in points: sMNIST -0.18." in page
+    assert "| Resofire, shipped | 0.1 | 99.00 |  | 96.00 | 97.00 | |" in page
+    assert "sMNIST 98.00 ± 1.00 (3 seeds), psMNIST, random, clock 96.00 ± 1.41 (2 seeds)." in page
+    assert "in points: sMNIST -0.18, psMNIST, random -0.87, psMNIST, random, clock +0.13." in page
