@@ -10,6 +10,7 @@ steps: one draw for each sequence and time step, for all its channels. Bidirecti
 sequence from its end, S = [TN, TN reversed] has 2D channels and W is [D, 2D].
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -176,8 +177,8 @@ class SDTCM(nn.Module):
             if not isinstance(neuron, PRF):
                 raise ValueError(f"SDTCM: clock must be 0 unless neuron is a PRF, got {clock!r} and {neuron!r}")
             phi_re, phi_im, delta = neuron.coefficients()
-            memory = -1 / torch.hypot(phi_re, phi_im).log()
-            needed.append(torch.hypot(1 - phi_re, phi_im) / delta * (memory >= CLOCK_MEMORY))
+            remembers = torch.hypot(phi_re, phi_im) >= math.exp(-1 / CLOCK_MEMORY)  # |φ| = exp(-Δ/τ)
+            needed.append(torch.hypot(1 - phi_re, phi_im) / delta * remembers)
         # Up and down in turns: Δ and θ are in a random order as it is, and no draw is taken from what comes after.
         bias = clock * torch.stack(needed).mean(0)
         bias[1::2] *= -1

@@ -285,6 +285,8 @@ def test_a_clock_is_an_oscillation_that_fades_with_a_long_memory():
     torch.testing.assert_close(spiral[:100].abs(), 1.5 * decay * long, rtol=1e-4, atol=1e-4)
     assert torch.equal(made.norm.bias > 0, long & (torch.arange(64) % 2 == 0))
     assert torch.equal(SDTCM(64, neuron=neuron).norm.bias, torch.zeros(64))
+    # A memory without end, where |φ| is 1 in float32.
+    assert SDTCM(4, neuron=PRFConfig(tau=1e12), clock=1.0).norm.bias.all()
     # Two neurons on one norm: the mean of what each needs.
     both = SDTCM(16, neuron=neuron, bidirectional=True, clock=2.0)
     needed = []
