@@ -16,7 +16,7 @@ from resofire import models
 from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, StorageError, build
 from resofire.models.config import NetworkConfig
 from resofire.models.network import Network
-from resofire.models.storage import CONFIG, WEIGHTS, from_json, replace, to_json
+from resofire.models.storage import CONFIG, WEIGHTS, from_json, to_json
 from resofire.nn import LIFConfig, PRFConfig
 from resofire.ops import ATan, Rectangle, Sigmoid, Surrogate, Triangle
 
@@ -357,41 +357,6 @@ def test_any_setting_may_hold_anything_and_gets_a_sentence(kind, stored):
             rewrite(stored, config=described)
             refused += loaded_or_refused(stored) is None
     assert refused > 20
-
-
-def test_a_file_is_replaced_whole(tmp_path):
-    file = tmp_path / "x"
-    replace(file, b"one")
-    replace(file, b"two")
-    assert file.read_bytes() == b"two"
-    assert [*tmp_path.iterdir()] == [file]
-
-
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_failure_in_the_middle_leaves_the_old_file(function, tmp_path, monkeypatch):
-    def fails(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    model, other = trained(TINY), trained(TINY)
-    models.save(model, tmp_path)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    monkeypatch.setattr(os, function, fails)
-    with pytest.raises(OSError, match="No space left"):
-        models.save(other, tmp_path)
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-
-
-def test_an_interruption_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch):
-    def interrupts(stream):
-        raise KeyboardInterrupt
-
-    file = tmp_path / "x"
-    replace(file, b"one")
-    monkeypatch.setattr(os, "fsync", interrupts)
-    with pytest.raises(KeyboardInterrupt):
-        replace(file, b"two")
-    assert file.read_bytes() == b"one"
-    assert [*tmp_path.iterdir()] == [file]
 
 
 def test_a_variance_must_not_be_negative(stored):
