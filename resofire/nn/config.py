@@ -49,6 +49,8 @@ class PRFConfig:
     """How it runs, see `resofire.ops.prf`."""
     even: bool = False
     """Spread the channels evenly over each range, in a random order, instead of drawing them."""
+    gain: str = "delta"
+    """What multiplies the current: delta, or unit (potentials of standard deviation 1, however long the memory)."""
 
     def build(self, features: int) -> PRF:
         return PRF(features, **_settings(self))

@@ -7,13 +7,28 @@ import torch
 from torch import Tensor
 
 from ..ops import ATan, PRFState, Surrogate, prf, prf_coefficients, prf_step
-from ..ops.checks import require_current
+from ..ops.checks import require_choice, require_current
 from ..ops.prf import RESETS
 from ..ops.prf.reference import step as reference_step
 from .neuron import Neuron, Trace, draw, require_above, require_settings, spread
 
+GAINS = ("delta", "unit")
 # A trained θ needs a logarithm; a draw from a range that begins at 0 stays this far away from it.
 _SMALLEST_THETA = 1e-6
+
+
+def unit_gain(delta: Tensor, theta: Tensor, tau: Tensor) -> Tensor:
+    """The gain g, [N], that gives the real potential of a PRF variance 1 for white input of variance 1.
+
+    Var u = g² Σ_k (|φ|^k cos kΔθ)² = g²/2 · [1 / (1 - |φ|²) + Re 1 / (1 - φ²)], written so that neither term
+    cancels when the memory is long or the frequency low.
+    """
+    lost = -torch.expm1(-2 * delta / tau)  # 1 - |φ|²
+    angle = delta * theta
+    turned = 2 * (1 - lost) * torch.sin(angle) ** 2  # |φ|² (1 - cos 2Δθ)
+    real = lost + turned  # Re(1 - φ²)
+    imaginary = (1 - lost) * torch.sin(2 * angle)
+    return torch.sqrt(2 / (1 / lost + real / (real**2 + imaginary**2)))
 
 
 class PRF(Neuron):
@@ -23,6 +38,8 @@ class PRF(Neuron):
     train_*              trained ones are the parameters log_delta, log_theta, log_tau [features], the others the
                          buffers delta, theta, tau; an untrained θ may be 0, which switches resonance off
     even                 spread the channels evenly over each range, in a random order, instead of drawing them
+    gain                 what the current is multiplied by: "delta", as in the paper, or "unit", so that the stationary
+                         real potential has standard deviation 1 for unit-variance white input, however long the memory
     """
 
     def __init__(
@@ -41,11 +58,13 @@ class PRF(Neuron):
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
         backend: str = "auto",
         even: bool = False,
+        gain: str = "delta",
     ) -> None:
         super().__init__(features)
         require_settings("prf", "PRF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
         if not isinstance(even, bool):
             raise ValueError(f"PRF: even must be True or False, got {even!r}")
+        require_choice("PRF", "gain", gain, GAINS)
         require_above("PRF", "delta", delta, 0)
         require_above("PRF", "tau", tau, 0)
         frequencies = draw("PRF", "theta", theta, features, even=even)
@@ -59,13 +78,13 @@ class PRF(Neuron):
         self._hold("theta", frequencies, train_theta)
         self._hold("tau", draw("PRF", "tau", tau, features, log=True, even=even), train_tau)
         self.threshold, self.reset, self.reset_gradient = threshold, reset, reset_gradient
-        self.surrogate, self.backend = surrogate, backend
+        self.surrogate, self.backend, self.gain = surrogate, backend, gain
 
     def coefficients(self) -> tuple[Tensor, Tensor, Tensor]:
-        """φ_re, φ_im and Δ, each [features], as the operator takes them."""
-        delta = self._held("delta")
-        phi_re, phi_im = prf_coefficients(delta, self._held("theta"), self._held("tau"))
-        return phi_re, phi_im, delta
+        """φ_re, φ_im and the gain of the current (Δ, see `gain`), each [features], as the operator takes them."""
+        delta, theta, tau = (self._held(name) for name in ("delta", "theta", "tau"))
+        phi_re, phi_im = prf_coefficients(delta, theta, tau)
+        return phi_re, phi_im, delta if self.gain == "delta" else unit_gain(delta, theta, tau)
 
     def rows(self) -> Tensor:
         given = self.coefficients()
@@ -105,4 +124,6 @@ class PRF(Neuron):
         for name in ("delta", "theta", "tau"):
             kept = "trained" if f"log_{name}" in self._parameters else "fixed"
             parts.append(f"{name}={spread(self._held(name))} {kept}")
+        if self.gain != "delta":
+            parts.append(f"gain={self.gain!r}")
         return ", ".join([*parts, f"threshold={self.threshold:g}", f"reset={self.reset!r}", f"{self.surrogate}"])

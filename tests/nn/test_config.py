@@ -28,7 +28,7 @@ def test_build_hands_every_setting_on():
     settings = {
         "tau": 3.0, "delta": 0.2, "theta": 0.0, "even": True, "train_delta": False, "train_theta": False,
         "train_tau": True, "threshold": 0.7, "reset": "soft", "reset_gradient": "full", "surrogate": Triangle(2.0),
-        "backend": "reference",
+        "backend": "reference", "gain": "unit",
     }  # fmt: skip
     built, wanted = PRFConfig(**settings).build(4), PRF(4, **settings)
     x = 3 * torch.randn(2, 20, 4)

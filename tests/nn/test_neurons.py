@@ -78,6 +78,30 @@ def test_evenly_spread_channels_are_the_middles_of_equal_shares_in_a_random_orde
         PRF(8, even=1)
 
 
+@pytest.mark.parametrize("theta", [1e-6, 0.01, 1.0, 3.14159, 6.0])
+@pytest.mark.parametrize("delta", [1e-4, 0.01, 1.0])
+def test_unit_gain_makes_the_potential_of_white_noise_as_large_as_the_noise(delta, theta):
+    neuron = PRF(1, delta=delta, theta=theta, tau=5.0, gain="unit", threshold=1e9).double()
+    length = int(25 * 5.0 / delta)
+    impulse = torch.zeros(1, length, 1, dtype=torch.float64)
+    impulse[0, 0] = 1.0
+    phi_re, phi_im, gain = (c.detach() for c in neuron.coefficients())
+    k = torch.arange(length, dtype=torch.float64)
+    kernel = gain * torch.hypot(phi_re, phi_im) ** k * torch.cos(k * torch.atan2(phi_im, phi_re))
+    if length <= 20_000:
+        torch.testing.assert_close(neuron.trace(impulse).u[0, :, 0], kernel, atol=1e-9, rtol=0)
+    assert float(kernel.square().sum()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_unit_gain_is_differentiable_and_adds_no_state():
+    neuron = PRF(6, delta=(1e-3, 1.0), train_tau=True, gain="unit")
+    neuron(torch.randn(2, 50, 6)).sum().backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in neuron.parameters())
+    assert neuron.state_dict().keys() == PRF(6, train_tau=True).state_dict().keys()
+    with pytest.raises(ValueError, match="gain must be one of 'delta', 'unit', got 'one'"):
+        PRF(6, gain="one")
+
+
 def test_everything_trained_gets_a_gradient_and_stays_in_its_domain():
     neuron = PRF(5, delta=(0.1, 0.5), train_tau=True)
     optimiser = torch.optim.SGD(neuron.parameters(), lr=0.05)
