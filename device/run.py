@@ -168,7 +168,7 @@ def size(file):
 
 
 def run(image):
-    """Lines of whole numbers."""
+    """Lines of integers."""
     lines = call(*QEMU.split(), image, timeout=600).splitlines()
     return [[int(word, 16) for word in line.split()] for line in lines]
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import tyro
 
-from .commands import COMMANDS, Command, Mistake, Train, hint
+from .commands import COMMANDS, Command, Train, UsageError, hint
 
 
 def _check_words(arguments: list[str]) -> None:
     """A wrong command or flag in one sentence, where tyro would draw a box."""
     if not arguments:
-        raise Mistake(f"command must be one of {', '.join(COMMANDS)}; see resofire --help")
+        raise UsageError(f"command must be one of {', '.join(COMMANDS)}; see resofire --help")
     if arguments[0] in ("-h", "--help"):
         return
     word, *rest = arguments
     if word not in COMMANDS:
-        raise Mistake(f"command must be one of {', '.join(COMMANDS)}, got {word!r}{hint(word, COMMANDS)}")
+        raise UsageError(f"command must be one of {', '.join(COMMANDS)}, got {word!r}{hint(word, COMMANDS)}")
     if word != "train":
         _check_flags(word, rest, _flags(COMMANDS[word]))
 
@@ -35,7 +35,7 @@ def _check_flags(word: str, arguments: list[str], flags: set[str], program: str 
     for flag in map(_name, arguments):
         if flag.startswith("--") and flag not in flags:
             see = program or f"resofire {word}"
-            raise Mistake(f"{word}: there is no flag {flag}{hint(flag, flags)}; see {see} --help")
+            raise UsageError(f"{word}: there is no flag {flag}{hint(flag, flags)}; see {see} --help")
 
 
 def _name(argument: str) -> str:
@@ -79,12 +79,12 @@ def _parse_train(arguments: list[str]) -> Train:
     if recipe not in RECIPES:
         got = f", got {recipe!r}{hint(recipe, RECIPES)}" if recipe else ""
         first = " the first word," if recipe.startswith("-") else ""
-        raise Mistake(f"train: recipe must be{first} one of {', '.join(RECIPES)}{got}")
+        raise UsageError(f"train: recipe must be{first} one of {', '.join(RECIPES)}{got}")
     default = Train(RECIPES[recipe]())
     _check_flags("train", flags, _flags(default), f"resofire train {recipe}")
     told = _told(Train, flags, f"resofire train {recipe}", default=default)
     if told.config.steps is not None and "--epochs" in map(_name, flags):
-        raise Mistake(f"train: --epochs has no effect beside {told.config.steps} steps; add --steps None")
+        raise UsageError(f"train: --epochs has no effect beside {told.config.steps} steps; add --steps None")
     return told
 
 
@@ -92,15 +92,15 @@ def _parse_resume(arguments: list[str]) -> Train:
     allowed = ("--resume", "--data-dir", "--devices")
     for flag in map(_name, arguments):
         if flag.startswith("--") and flag not in (*allowed, "--help"):
-            raise Mistake(
+            raise UsageError(
                 f"train: --resume takes the run's own settings: {flag} cannot be given with it{hint(flag, allowed)}"
             )
     try:
         return _told(Train, arguments, "resofire train", default=Train())
-    except Mistake as mistake:
+    except UsageError as mistake:
         if "Unrecognized" not in str(mistake):
             raise
-        raise Mistake("train: --resume takes the run's own settings: no recipe can be given with it") from None
+        raise UsageError("train: --resume takes the run's own settings: no recipe can be given with it") from None
 
 
 def _told(kind: Any, arguments: list[str], program: str, **more: Any) -> Any:
@@ -115,9 +115,9 @@ def _told(kind: Any, arguments: list[str], program: str, **more: Any) -> Any:
     except SystemExit as end:
         if not end.code:
             raise
-        raise Mistake(f"{_sentence(complaint.getvalue())}; see {program} --help") from None
+        raise UsageError(f"{_sentence(complaint.getvalue())}; see {program} --help") from None
     except ValueError as error:
-        raise Mistake(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def _sentence(complaint: str) -> str:
@@ -127,7 +127,7 @@ def _sentence(complaint: str) -> str:
     after_title = itertools.dropwhile(lambda line: not line, said)
     sentence, whole = " ".join(itertools.takewhile(bool, after_title)).rstrip("."), " ".join(said)
     if found := re.match(r"Error parsing (--\S+): ", sentence):
-        kind = "a whole number" if " int()" in whole else "a number" if " to float" in whole else None
+        kind = "an integer" if " int()" in whole else "a number" if " to float" in whole else None
         value = re.search(r"(?:int\(\) with base 10|to float): ('.*?')", whole)
         if kind and value:
             return f"{found[1]} must be {'None or ' if '{None}' in sentence else ''}{kind}, got {value[1]}"
@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         _check_words(arguments)
         with _terminable():
             return _parse(arguments).run()
-    except Mistake as mistake:
+    except UsageError as mistake:
         print(f"resofire: {mistake}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

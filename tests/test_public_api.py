@@ -71,7 +71,7 @@ SIGNATURES = {
     resofire.pretrained: "(name)",
     resofire.train.train: "(config, task, folder, *, devices=1)",
     resofire.train.resume: "(folder, task, *, devices=None)",
-    resofire.train.weigh: "(model, task, batch)",
+    resofire.train.evaluate: "(model, task, batch)",
     resofire.recipes.smnist: "()",
     resofire.deploy.fold: "(model, dtype=None)",
     resofire.deploy.Stream: "(model, streams=1, *, dtype=None)",

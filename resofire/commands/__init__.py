@@ -13,14 +13,14 @@ from .doctor import Doctor
 from .evaluate import Evaluate
 from .export import Export
 from .measure import Measure
-from .mistake import Mistake, hint
-from .reproduce import Reproduce
+from .paper import Paper
 from .stream import Stream
 from .train import Train
+from .usage import UsageError, hint
 
 COMMANDS = {
     "train": Train, "evaluate": Evaluate, "data": Data, "measure": Measure, "export": Export, "stream": Stream,
-    "bench": Bench, "reproduce": Reproduce, "doctor": Doctor,
+    "bench": Bench, "reproduce": Paper, "doctor": Doctor,
 }  # fmt: skip
 # Train is here for the help; its flags depend on the recipe, see cli._parse_train.
 Command = (
@@ -31,8 +31,8 @@ Command = (
     | Annotated[Export, tyro.conf.subcommand("export", prefix_name=False)]
     | Annotated[Stream, tyro.conf.subcommand("stream", prefix_name=False)]
     | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce", prefix_name=False)]
+    | Annotated[Paper, tyro.conf.subcommand("reproduce", prefix_name=False)]
     | Annotated[Doctor, tyro.conf.subcommand("doctor", prefix_name=False)]
 )
 
-__all__ = ["COMMANDS", "Command", "Mistake", "Train", "hint"]
+__all__ = ["COMMANDS", "Command", "Train", "UsageError", "hint"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import tyro
 
-from .mistake import Mistake, hint, require_writable
+from .usage import UsageError, hint, require_writable
 
 BENCHMARKS = ("neurons", "networks", "peers", "events", "stream")
 DRAWN = {"peers": "Beside the peers", "events": "Does the time follow the operations?"}
@@ -29,29 +29,29 @@ class Bench:
 
     def run(self) -> int:
         if self.name not in BENCHMARKS:
-            raise Mistake(
+            raise UsageError(
                 f"bench: name must be one of {', '.join(BENCHMARKS)}, got {self.name!r}{hint(self.name, BENCHMARKS)}"
             )
         if self.json is not None:
             require_writable("bench: --json", self.json)
         if self.figure is not None:
             if self.name not in DRAWN:
-                raise Mistake(f"bench: --figure is for {' and '.join(DRAWN)}, got {self.name}")
+                raise UsageError(f"bench: --figure is for {' and '.join(DRAWN)}, got {self.name}")
             require_writable("bench: --figure", self.figure)
-        from ..models.storage import replace
+        from ..atomic import write_atomic
         from ..ops import retain_buffers
 
         retain_buffers()
         benchmark = importlib.import_module(f"resofire.benchmarks.{self.name}")
         result = benchmark.run(quick=self.quick)
         if self.json is not None:
-            replace(self.json, (json.dumps(result, indent=2) + "\n").encode())
+            write_atomic(self.json, (json.dumps(result, indent=2) + "\n").encode())
             print(f"figures in {self.json}")
         if self.figure is not None:
             from ..plot import bench, save
 
             save(getattr(bench, f"draw_{self.name}")(result), self.figure)
-            replace(Path(f"{self.figure}.md"), page(self.name, result, f"{self.figure.name}.png").encode())
+            write_atomic(Path(f"{self.figure}.md"), page(self.name, result, f"{self.figure.name}.png").encode())
             print(f"drawn in {self.figure}.png")
         return 0
 

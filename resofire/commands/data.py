@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from .mistake import Mistake, hint, require_writable
+from .usage import UsageError, hint, require_writable
 
 ACTIONS = ("list", "prepare", "show")
 
@@ -30,7 +30,7 @@ class Data:
         from .. import data
 
         if self.action not in ACTIONS:
-            raise Mistake(
+            raise UsageError(
                 f"data: action must be one of {', '.join(ACTIONS)}, got {self.action!r}{hint(self.action, ACTIONS)}"
             )
         if self.action == "list":
@@ -38,11 +38,11 @@ class Data:
             print(json.dumps(known, indent=2) if self.json else "\n".join(f"{k:<16}{v}" for k, v in known.items()))
             return 0
         if self.name is None:
-            raise Mistake(f"data: {self.action} needs the name of a data set, one of {', '.join(data.NAMES)}")
+            raise UsageError(f"data: {self.action} needs the name of a data set, one of {', '.join(data.NAMES)}")
         try:
             data.about(self.name)
         except data.DataError as error:
-            raise Mistake(str(error)) from None
+            raise UsageError(str(error)) from None
         png = self.png
         if png is None and self.action == "show" and not self.json:
             png = Path(f"{self.name}.png")
@@ -51,7 +51,7 @@ class Data:
         try:
             task = data.load(self.name, self.data_dir)
         except data.DataError as error:
-            raise Mistake(str(error)) from None
+            raise UsageError(str(error)) from None
         from ..data import show
 
         if self.json:

@@ -9,8 +9,8 @@ from typing import Any
 
 import tyro
 
-from .mistake import Mistake
 from .runs import SCALES_FROM, open_run, open_task, sequences
+from .usage import UsageError
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Evaluate:
     json: bool = False
     """Print it as JSON."""
     fixed_point: bool = False
-    """Instead, in whole numbers of every width: accuracy on the test split, and how far spikes part from float's."""
+    """Instead, in integers of every width: accuracy on the test split, and how far spikes part from float's."""
     count: int | None = None
     """Of how many test sequences, with --fixed-point; otherwise all."""
 
@@ -33,13 +33,13 @@ class Evaluate:
 
         folder, config, model = open_run("evaluate", self.model)
         if self.count is not None and not self.fixed_point:
-            raise Mistake(f"evaluate: --count is for --fixed-point, got {self.count} without it")
+            raise UsageError(f"evaluate: --count is for --fixed-point, got {self.count} without it")
         if self.fixed_point:
             return self._fixed_point(config, model)
         if model.config != config.model:
             print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
             return 1
-        found = train.weigh(model, open_task(config, self.data_dir), config.batch)
+        found = train.evaluate(model, open_task(config, self.data_dir), config.batch)
         recorded = train.recorded(folder)
         same = recorded is None or recorded["correct"] == found["correct"]
         if self.json:
@@ -57,16 +57,16 @@ class Evaluate:
         from ..deploy import compare
 
         if self.count is not None and self.count < 1:
-            raise Mistake(f"evaluate: --count must be a positive whole number, got {self.count}")
+            raise UsageError(f"evaluate: --count must be a positive integer, got {self.count}")
         task = open_task(config, self.data_dir)
         if task.pairs or task.per_step:
-            raise Mistake(f"evaluate: --fixed-point is for one label a sequence, {task.name} has others")
+            raise UsageError(f"evaluate: --fixed-point is for one label a sequence, {task.name} has others")
         scales, _ = sequences(task["train"], SCALES_FROM)
         x, labels = sequences(task["test"], self.count)
         try:
             rows = compare.table(deploy.fold(model), scales, x, np.array(labels))
         except (TypeError, ValueError) as error:
-            raise Mistake(str(error)) from None
+            raise UsageError(str(error)) from None
         if self.json:
             print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
         else:

@@ -8,8 +8,8 @@ from typing import Any
 
 import tyro
 
-from .mistake import Mistake, hint, require_writable
 from .runs import SCALES_FROM, find_run, open_model, open_task, read_run, sequences
+from .usage import UsageError, hint, require_writable
 
 ENDINGS = {"nir": ".nir", "onnx": ".onnx", "onnx-step": "-step.onnx", "c": ".h", "safetensors": ".safetensors"}
 
@@ -41,12 +41,14 @@ class Export:
         from .. import deploy
 
         if self.to not in ENDINGS:
-            raise Mistake(f"export: --to must be one of {', '.join(ENDINGS)}, got {self.to!r}{hint(self.to, ENDINGS)}")
+            raise UsageError(
+                f"export: --to must be one of {', '.join(ENDINGS)}, got {self.to!r}{hint(self.to, ENDINGS)}"
+            )
         for name in ("samples", "longest"):
             if getattr(self, name) < 1:
-                raise Mistake(f"export: --{name} must be a positive whole number, got {getattr(self, name)}")
+                raise UsageError(f"export: --{name} must be a positive integer, got {getattr(self, name)}")
         if self.to != "c" and (self.weight_bits, self.state_bits) != (8, 16):
-            raise Mistake(f"export: --weight-bits and --state-bits are for c, got --to {self.to}")
+            raise UsageError(f"export: --weight-bits and --state-bits are for c, got --to {self.to}")
         out = self.out or Path(Path(self.model).name + ENDINGS[self.to])
         require_writable("export: --out", out)
         model = open_model(self.model)
@@ -57,7 +59,7 @@ class Export:
             print(f"resofire: {error}", file=sys.stderr)
             return 1
         except (deploy.ExportError, TypeError) as error:
-            raise Mistake(str(error)) from None
+            raise UsageError(str(error)) from None
         if self.json:
             print(json.dumps(said, indent=2))
         else:
@@ -66,7 +68,7 @@ class Export:
                 f"checked: {said['compared']}; {said['spikes_different']} of {said['spikes_compared']:,} spikes differ"
             )
             if "agreement" in said:
-                print(f"in whole numbers it gives the same answer as before in {100 * said['agreement']:.1f} % of them")
+                print(f"in integers it gives the same answer as before in {100 * said['agreement']:.1f} % of them")
         return 0
 
     def _samples(self) -> tuple[list[Any], dict[str, Any]]:

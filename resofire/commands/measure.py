@@ -8,8 +8,8 @@ from typing import Any
 
 import tyro
 
-from .mistake import Mistake, require_writable
 from .runs import open_run, open_task
+from .usage import UsageError, require_writable
 
 PAPER = "paper"
 # What the paper's tables have of their own.
@@ -48,11 +48,11 @@ class Measure:
         if self.model == PAPER:
             return self._paper()
         if self.batches is not None and self.batches < 1:
-            raise Mistake(f"measure: --batches must be a positive whole number, got {self.batches}")
+            raise UsageError(f"measure: --batches must be a positive integer, got {self.batches}")
         folder, config, model = open_run("measure", self.model)
         task = open_task(config, self.data_dir)
         if self.split not in task.splits:
-            raise Mistake(f"measure: --split must be one of {', '.join(task.splits)}, got {self.split!r}")
+            raise UsageError(f"measure: --split must be one of {', '.join(task.splits)}, got {self.split!r}")
         out = self._out(folder)
         try:
             found = measure.measure(
@@ -60,7 +60,7 @@ class Measure:
                 state_size=self.state_size, costs=self.costs, fold_norm=self.fold_norm,
             )  # fmt: skip
         except ValueError as error:
-            raise Mistake(str(error)) from None
+            raise UsageError(str(error)) from None
         found = {"model": self.model, "task": task.name, "split": self.split, **found}
         print(json.dumps(found, indent=2) if self.json else f"{self.model}: {task.name}\n{measure.report(found)}")
         if out is not None:
@@ -69,21 +69,21 @@ class Measure:
 
     def _paper(self) -> int:
         from .. import measure
-        from ..models.storage import replace
+        from ..atomic import write_atomic
 
         for field in fields(self):
             if field.name in NOT_FOR_PAPER and getattr(self, field.name) != field.default:
                 flag = field.name.replace("_", "-")
-                raise Mistake(f"measure: paper takes --costs, --state-size, --out and --json only, got --{flag}")
+                raise UsageError(f"measure: paper takes --costs, --state-size, --out and --json only, got --{flag}")
         if self.out is not None:
             require_writable("measure: --out", self.out / "measure.json")
         try:
             tasks = measure.compare_published(self.state_size, self.costs)
         except ValueError as error:
-            raise Mistake(f"measure: {str(error).removeprefix('compare_published: ')}") from None
+            raise UsageError(f"measure: {str(error).removeprefix('compare_published: ')}") from None
         print(json.dumps(tasks, indent=2) if self.json else measure.report_published(tasks))
         if self.out is not None:
-            replace(self.out / "measure.json", (json.dumps(tasks, indent=2) + "\n").encode())
+            write_atomic(self.out / "measure.json", (json.dumps(tasks, indent=2) + "\n").encode())
             if not self.json:
                 print(f"\nfigures in {self.out / 'measure.json'}")
         return 0
@@ -100,11 +100,11 @@ class Measure:
         return out
 
     def _write(self, found: dict[str, Any], out: Path) -> None:
-        from ..models.storage import replace
+        from ..atomic import write_atomic
         from ..plot import save
         from ..plot.measure import draw
 
-        replace(out / "measure.json", (json.dumps(found, indent=2) + "\n").encode())
+        write_atomic(out / "measure.json", (json.dumps(found, indent=2) + "\n").encode())
         save(draw(found), out / "measure")
         if not self.json:
             print(f"\nfigures in {out / 'measure.json'}, drawn in {out / 'measure.png'}")

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .mistake import Mistake
+from .usage import UsageError
 
-# Training sequences from which the scales of whole numbers are chosen.
+# Training sequences from which the scales of integers are chosen.
 SCALES_FROM = 64
 
 
@@ -25,7 +25,7 @@ def open_run(command: str, name: str) -> Run:
     folder = find_run(name)
     config = train.RunConfig.from_json(read_run(folder)["config"])
     if not (folder / models.storage.WEIGHTS).exists():
-        raise Mistake(f"{command}: {name} has no network yet; go on with: resofire train --resume {name}")
+        raise UsageError(f"{command}: {name} has no network yet; go on with: resofire train --resume {name}")
     return Run(folder, config, open_model(name))
 
 
@@ -36,7 +36,7 @@ def open_model(name: str) -> Any:
     try:
         return models.load(models.find(name))
     except models.StorageError as error:
-        raise Mistake(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def find_run(name: str) -> Path:
@@ -46,7 +46,7 @@ def find_run(name: str) -> Path:
     try:
         path = models.find(name)
     except models.StorageError as error:
-        raise Mistake(str(error)) from None
+        raise UsageError(str(error)) from None
     return path.parent if path.is_file() else path
 
 
@@ -66,7 +66,7 @@ def open_task(config: Any, data_dir: Path | None) -> Any:
     try:
         return data.load(config.task, data_dir, **config.task_settings)
     except (data.DataError, ValueError, TypeError) as error:
-        raise Mistake(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -75,4 +75,4 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         return train.read(folder)
     except train.RunError as error:
-        raise Mistake(str(error)) from None
+        raise UsageError(str(error)) from None

@@ -13,8 +13,8 @@ from typing import Any
 
 import tyro
 
-from .mistake import Mistake
 from .runs import find_run, open_model, open_task, read_run
+from .usage import UsageError
 
 # Seconds between two looks at the prediction in a terminal, and where lines stay.
 LIVELY, QUIET = 0.1, 1.0
@@ -43,12 +43,12 @@ class Stream:
         from .. import deploy
 
         if self.chunk < 1:
-            raise Mistake(f"stream: --chunk must be a positive whole number, got {self.chunk}")
+            raise UsageError(f"stream: --chunk must be a positive integer, got {self.chunk}")
         try:
             folded, names = self._network()
             stream = deploy.Stream(folded)
         except (TypeError, ValueError) as error:
-            raise Mistake(str(error)) from None
+            raise UsageError(str(error)) from None
         shown = _Shown(self.json)
         scores = None
         try:
@@ -57,14 +57,14 @@ class Stream:
                 shown.perhaps(names, stream, scores)
         except ValueError as error:
             shown.close()
-            raise Mistake(str(error).replace("Stream.feed: x", "stream: input")) from None
+            raise UsageError(str(error).replace("Stream.feed: x", "stream: input")) from None
         except KeyboardInterrupt:
             # A stream from standard input may have no other end.
             if scores is None:
                 raise
         shown.close()
         if scores is None:
-            raise Mistake(f"stream: {self.file or 'standard input'} must hold at least one step, got none")
+            raise UsageError(f"stream: {self.file or 'standard input'} must hold at least one step, got none")
         found = _outcome(names, stream, scores)
         print(json.dumps(found, indent=2) if self.json else _line(found))
         return 0
@@ -118,7 +118,7 @@ class Stream:
                 yield lines
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise Mistake(f"stream: {self.file} cannot be read: {reason}") from None
+            raise UsageError(f"stream: {self.file} cannot be read: {reason}") from None
 
     def _samples(self, folded: Any) -> Any:
         """The samples of a wav, [T, 1]."""
@@ -126,13 +126,13 @@ class Stream:
 
         assert self.file is not None
         if folded.tokens or len(folded.table) != 1:
-            raise Mistake(f"stream: {self.file} is a wav, but {self.model} does not take one value at a step")
+            raise UsageError(f"stream: {self.file} is a wav, but {self.model} does not take one value at a step")
         try:
             return speech.read_wav(self.file, Path(self.file).read_bytes())[:, None] / 32768
         except DataError as error:
-            raise Mistake(f"stream: {error}") from None
+            raise UsageError(f"stream: {error}") from None
         except OSError as error:
-            raise Mistake(f"stream: {self.file} cannot be read: {error.strerror}") from None
+            raise UsageError(f"stream: {self.file} cannot be read: {error.strerror}") from None
 
     def _characters(self, folded: Any) -> Iterator[Any]:
         import numpy as np
@@ -142,9 +142,9 @@ class Stream:
         config = train.RunConfig.from_json(read_run(find_run(self.model))["config"])
         symbols = open_task(config, self.data_dir).symbols
         if not folded.tokens or symbols is None:
-            raise Mistake(f"stream: --text is for networks that read characters, {self.model} does not")
+            raise UsageError(f"stream: --text is for networks that read characters, {self.model} does not")
         if any(len(symbol) > 1 and not symbol.startswith("<") for symbol in symbols):
-            raise Mistake(f"stream: --text is for networks that read characters, {self.model} reads words")
+            raise UsageError(f"stream: --text is for networks that read characters, {self.model} reads words")
         table = {symbol: number for number, symbol in enumerate(symbols)}
         unknown = table.get("<unk>")
         with self._opened() as lines:
@@ -162,7 +162,7 @@ def _token(character: str, table: dict[str, int], unknown: int | None) -> list[i
     if all(name in table for name in single):
         return [table[name] for name in single]
     if unknown is None:
-        raise Mistake(f"stream: the text must be of characters that the network knows, got {character!r}")
+        raise UsageError(f"stream: the text must be of characters that the network knows, got {character!r}")
     return [unknown]
 
 
@@ -172,14 +172,14 @@ def _numbers(line: str, number: int, kind: type, width: int) -> list[Any]:
     try:
         found = [kind(word) for word in words]
     except ValueError:
-        wanted = "whole numbers" if kind is int else "numbers"
+        wanted = "integers" if kind is int else "numbers"
         if line.startswith("RIFF"):
-            raise Mistake("stream: the input is a wav; give it as a file whose name ends in .wav") from None
-        raise Mistake(f"stream: line {number} must hold {wanted}, got {line.strip()[:40]!r}") from None
+            raise UsageError("stream: the input is a wav; give it as a file whose name ends in .wav") from None
+        raise UsageError(f"stream: line {number} must hold {wanted}, got {line.strip()[:40]!r}") from None
     if width == 1:
         return found
     if found and len(found) != width:
-        raise Mistake(f"stream: line {number} must hold {width} numbers, one step, got {len(found)}")
+        raise UsageError(f"stream: line {number} must hold {width} numbers, one step, got {len(found)}")
     return [found] if found else []
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from .mistake import Mistake
 from .runs import open_task, read_run
+from .usage import UsageError
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Train:
         config = self.config if described is None else train.RunConfig.from_json(described["config"])
         assert config is not None
         if self.devices is not None and self.devices < 1:
-            raise Mistake(f"train: --devices must be a positive whole number, got {self.devices}")
+            raise UsageError(f"train: --devices must be a positive integer, got {self.devices}")
         task = open_task(config, self.data_dir)
         try:
             if self.resume is not None:
@@ -45,7 +45,7 @@ class Train:
             print(f"resofire: {stopped}", file=sys.stderr)
             return stopped.code
         except train.RunError as error:
-            raise Mistake(str(error)) from None
+            raise UsageError(str(error)) from None
         if result is not None:
             print(train.report(folder, result))
             print(f"to measure it again: resofire evaluate {folder}")

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # Code for another compiler: its types are Numba's.
-"""Pathfinder images, compiled. All geometry comes in tables (`pathfinder.Tables`); here are whole numbers only.
+"""Pathfinder images, compiled. All geometry comes in tables (`pathfinder.Tables`); here are integers only.
 
 A snake's mask is what it must not touch: the frame and all paddles but its own last one, each widened by the margin.
 Nor may it cross itself or a target where there is a gap.

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # Code for another compiler: its types are Numba's.
-"""Random numbers that are whole numbers, for Numba: splitmix64 (Steele, Lea and Flood, 2014).
+"""Random numbers that are integers, for Numba: splitmix64 (Steele, Lea and Flood, 2014).
 
 A stream is one uint64 that grows by an odd constant; what it gives is that number with its bits mixed. No floating
 point is involved, so a seed gives the same bytes on any machine. `stream(seed, i)` is a stream of its own for each i:
@@ -30,5 +30,5 @@ def stream(seed, i):
 
 @njit(nogil=True, inline="always")
 def below(z, limit):
-    """A whole number in [0, limit), limit < 2³², from the bits z; none is favoured by more than limit / 2³²."""
+    """A integer in [0, limit), limit < 2³², from the bits z; none is favoured by more than limit / 2³²."""
     return np.int64(((z >> HALF) * np.uint64(limit)) >> HALF)

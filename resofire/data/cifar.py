@@ -102,7 +102,7 @@ def _pickled(where: str, raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     if len(data.raw) != BATCH * 3072:
         raise DataError(f'{where} must hold {BATCH * 3072} bytes of "data", got {len(data.raw)}')
     if not isinstance(labels, list) or len(labels) != BATCH or not all(type(label) is int for label in labels):
-        raise DataError(f'{where} must hold "labels", a list of {BATCH} whole numbers')
+        raise DataError(f'{where} must hold "labels", a list of {BATCH} integers')
     planes = np.frombuffer(data.raw, np.uint8).reshape(BATCH, 3072, order="F" if data.fortran else "C")
     return _checked(where, planes, np.array(labels, np.int64))
 

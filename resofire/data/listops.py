@@ -3,7 +3,7 @@
 LRA's files if the user has them, else our own generator with LRA's distribution. Draw i is a tree: a node at depth
 below 10 (the root has depth 1) is an operator with probability 1/4, with 2 to 10 arguments, else a digit, as it is at
 depth 10. Draws of 501 to 1,999 tokens are kept, about 8 %, in the order of i, each but once; the first are for
-training, the next for validation, the last for testing. Random numbers and all else are whole numbers: one seed gives
+training, the next for validation, the last for testing. Random numbers and all else are integers: one seed gives
 the same bytes on any machine with any number of workers.
 
     pipeline "s4"     cut at 2,047 tokens, then <eos>
@@ -90,7 +90,7 @@ def generate(
     """Train, validation and test."""
     _require_sizes(seed, sizes)
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"listops: workers must be a positive whole number, got {workers!r}")
+        raise ValueError(f"listops: workers must be a positive integer, got {workers!r}")
     wanted = sum(sizes)
     tokens: list[np.ndarray] = []
     lengths: list[int] = []
@@ -140,7 +140,7 @@ def _blocks(seed: int, workers: int | None) -> Iterator[tuple[np.ndarray, np.nda
 
 def _require_sizes(seed: int, sizes: tuple[int, int, int]) -> None:
     if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ValueError(f"listops: seed must be a whole number, got {seed!r}")
+        raise ValueError(f"listops: seed must be an integer, got {seed!r}")
     if len(sizes) != 3 or any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
         raise ValueError(f"listops: sizes must be three numbers, of train, validation and test, got {sizes!r}")
 

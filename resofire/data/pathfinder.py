@@ -4,7 +4,7 @@ The released folder of PNGs if the user has it, else our own generator by the pr
 LRA used: two snakes of 14 paddles grow in turn from seeds close to each other; then come short distractors; a disc
 marks one snake's first tip, another the far tip of the same snake (label 1) or of the other one (label 0).
 
-Image i is a function of the seed and i, by whole numbers alone: orientations, stamps and weights are tables, made once
+Image i is a function of the seed and i, by integers alone: orientations, stamps and weights are tables, made once
 and rounded. So the bytes are the same on any machine and for any number of workers.
 
 On purpose not as published: there, a paddle is not held against the latest paddle of the other snake, so two snakes may
@@ -304,6 +304,6 @@ def _listed(masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scaled(shape: np.ndarray, size: int) -> np.ndarray:
-    # For bytes, Pillow computes with whole numbers.
+    # For bytes, Pillow computes with integers.
     image = Image.fromarray(shape.astype(np.uint8) * 255)
     return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS))

@@ -83,11 +83,11 @@ class Split:
                        trains; a batch of fewer than `world` leaves some shares empty
         """
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"batches: size must be a positive whole number, got {size!r}")
+            raise ValueError(f"batches: size must be a positive integer, got {size!r}")
         if isinstance(world, bool) or not isinstance(world, int) or world < 1:
-            raise ValueError(f"batches: world must be a positive whole number, got {world!r}")
+            raise ValueError(f"batches: world must be a positive integer, got {world!r}")
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < world:
-            raise ValueError(f"batches: rank must be a whole number from 0 to world - 1 = {world - 1}, got {rank!r}")
+            raise ValueError(f"batches: rank must be an integer from 0 to world - 1 = {world - 1}, got {rank!r}")
         order = np.arange(len(self)) if seed is None else shuffled(len(self), seed, epoch)
         end = len(order) if last else len(order) - len(order) % size
         by = self.warps.draw(len(self), seed, epoch) if self.warps is not None and seed is not None else None

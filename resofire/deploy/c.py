@@ -1,4 +1,4 @@
-"""Export to C: one C99 header with the network in whole numbers, and a check that it computes the same bits.
+"""Export to C: one C99 header with the network in integers, and a check that it computes the same bits.
 
     write(quantized, "network.h", name="network")
     verify("network.h", quantized, samples, name="network")

@@ -1,4 +1,4 @@
-"""The text of the C99 file of a network of whole numbers: constants, a state, reset, step and scores.
+"""The text of the C99 file of a network of integers: constants, a state, reset, step and scores.
 
 Rows of weights lie in words of 32 bits: 4 weights of 8 or 6 bits, or 8 of 4. They are raised by a bias, so that none
 is negative, and added two at a time, as the two halves of a word; the bias comes off at the end, once for each spike.
@@ -16,7 +16,7 @@ from .quantized import IntegerLayer, IntegerNeurons, Quantized
 # Each word holds so many weights; each half of a sum holds 16 bits.
 PER_WORD = {8: 4, 6: 4, 4: 8}
 
-TOP = """/* A spiking network in whole numbers, written by resofire: {weight} bit weights, {state} bit states.
+TOP = """/* A spiking network in integers, written by resofire: {weight} bit weights, {state} bit states.
  *
  *   {name}_state state;
  *   {name}_reset(&state);
@@ -85,7 +85,7 @@ class Text:
             ways = [
                 f" *   {i}: {at:.9g} + {by:.9g} k" for i, (at, by) in enumerate(zip(q.origin, q.pitch, strict=True))
             ]
-            told = f"\n * A value is a whole number k from 0 to {(1 << q.input_bits) - 1}; it stands for\n"
+            told = f"\n * A value is an integer k from 0 to {(1 << q.input_bits) - 1}; it stands for\n"
             told += "\n".join(ways) + "\n *"
         self.parts.append(
             TOP.format(

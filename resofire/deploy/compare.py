@@ -1,4 +1,4 @@
-"""What whole numbers cost: accuracy, and how far spikes part from the float network's, for each width in bits."""
+"""What integers cost: accuracy, and how far spikes part from the float network's, for each width in bits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from .stream import Stream
 
 @dataclass(frozen=True)
 class Comparison:
-    """One network in whole numbers beside the folded one, on the same sequences."""
+    """One network in integers beside the folded one, on the same sequences."""
 
     weight_bits: int
     state_bits: int

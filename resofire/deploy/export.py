@@ -24,7 +24,7 @@ from .reference import Walked, walk
 
 # Less than this share of the spikes compared is no check: the rest came after ties.
 ENOUGH = 0.5
-# Of the answers that whole numbers give, so many must be those of the network they were made from.
+# Of the answers that integers give, so many must be those of the network they were made from.
 LEAST_AGREEMENT = 0.8
 OPTIONAL = ("h5py", "nir", "onnx", "onnxruntime")
 
@@ -130,9 +130,9 @@ def verified(
 def export_c(
     folded: Folded, out: Path, samples: list[Array], *, scales: list[Array] | None = None, **options: Any
 ) -> dict[str, Any]:
-    """A C header of the network in whole numbers.
+    """A C header of the network in integers.
 
-    The compiled header and the simulation must agree bit for bit; whole numbers and the folded network in most of their
+    The compiled header and the simulation must agree bit for bit; integers and the folded network in most of their
     answers. Names in the header begin with that of the file.
 
     scales     sequences from which scales are chosen; otherwise the samples
@@ -151,7 +151,7 @@ def export_c(
         (beside,) = compared(folded, quantized, samples, np.zeros(len(samples), np.int64))
         if beside.agreement < LEAST_AGREEMENT:
             raise VerificationError(
-                f"export: in whole numbers the network gives the same answer in {beside.agreement:.0%} of the "
+                f"export: in integers the network gives the same answer in {beside.agreement:.0%} of the "
                 f"samples, less than {LEAST_AGREEMENT:.0%}; give more or longer sequences to choose scales from, or "
                 f"more bits"
             )
@@ -161,7 +161,7 @@ def export_c(
             found = c.verify(rough, quantized, samples, name)
             if not found.equal:
                 raise VerificationError(
-                    f"export: the c file, compiled by {found.compiler}, disagrees with the network in whole numbers in "
+                    f"export: the c file, compiled by {found.compiler}, disagrees with the network in integers in "
                     f"{len(found.different)} of {found.sequences} sequences"
                 )
             size = rough.stat().st_size
@@ -176,10 +176,10 @@ def export_c(
         "file": str(out),
         "bytes": size,
         "compared": f"bits of scores and spikes of {len(samples)} sequences ({steps} steps) with the simulation in "
-        f"whole numbers, compiled by {found.compiler}",
+        f"integers, compiled by {found.compiler}",
         "sequences": len(samples),
         "steps": steps,
-        "dtype": "whole numbers",
+        "dtype": "integers",
         "largest_deviation": 0.0,
         "spikes_compared": steps * sum(len(layer.rows) for layer in folded.layers),
         "spikes_different": 0,

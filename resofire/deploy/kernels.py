@@ -1,6 +1,6 @@
 """The walk of a folded network in Numba: for each stream and each time step all layers, and no Python in between.
 
-All numbers of a network lie in one array, all its whole numbers (sizes, places) in another: a call with a dozen arrays
+All numbers of a network lie in one array, all its integers (sizes, places) in another: a call with a dozen arrays
 costs microseconds before it begins. `packed.pack` writes them, the constants below say what stands where.
 
 A sum over firing inputs is made row by row in the order of the inputs, in the accumulators' own precision, and no
@@ -10,7 +10,7 @@ multiplication is fused with an addition, so a chunk of any size and any number 
 import numba
 import numpy as np
 
-# Whole numbers of the network, then those of its layers, LAYER each. Places are indices into the other array.
+# Integers of the network, then those of its layers, LAYER each. Places are indices into the other array.
 TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, HEAD, BIAS = range(10)
 FIRST = 10
 KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, ROWS, KEEP, STATE = range(13)

@@ -1,6 +1,6 @@
-"""The walk of a network of whole numbers in Numba, one sequence a call; `simulate` packs it and calls.
+"""The walk of a network of integers in Numba, one sequence a call; `simulate` packs it and calls.
 
-Bit for bit what `reference_integer` gives: whole numbers have no rounding to agree on but the one written there.
+Bit for bit what `reference_integer` gives: integers have no rounding to agree on but the one written there.
 """
 
 import numba
@@ -8,7 +8,7 @@ import numpy as np
 
 from .kernels import HARD, MEAN, PRF, SOFT, SPATIAL
 
-# Whole numbers of the network, then those of its layers, LAYER each. Places are indices into `numbers` and `rows`.
+# Integers of the network, then those of its layers, LAYER each. Places are indices into `numbers` and `rows`.
 TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, SHIFT, BASE, HEAD, BIAS, DROP, TOP, BITS = range(15)
 FIRST = 15
 KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, MOVE, ROWS, LIFT, FALL, KEEP = range(15)

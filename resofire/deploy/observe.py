@@ -1,4 +1,4 @@
-"""What a folded network does on sequences: the ranges and rates from which its scales in whole numbers are chosen."""
+"""What a folded network does on sequences: the ranges and rates from which its scales in integers are chosen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Observed:
     origin: Array
     """[inputs]: the least value; of tokens empty."""
     pitch: Array
-    """[inputs]: the distance between neighbouring whole numbers."""
+    """[inputs]: the distance between neighbouring integers."""
 
 
 def observe(folded: Folded, samples: Sequence[Array], input_bits: int) -> Observed:
@@ -76,7 +76,7 @@ def _fire(neurons: Neurons, z: Array, most: Array) -> Array:
 
 
 def _grid(x: Array, tokens: bool, bits: int) -> tuple[Array, Array]:
-    """The whole numbers of an input: the grid on which its values lie (pixels), or else 2^bits - 1 equal steps."""
+    """The integers of an input: the grid on which its values lie (pixels), or else 2^bits - 1 equal steps."""
     if tokens:
         return np.zeros(0), np.zeros(0)
     x = x.astype(np.float64)

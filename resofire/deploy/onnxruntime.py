@@ -66,7 +66,7 @@ class StepSession:
 
     def __init__(self, file: str | os.PathLike[str], *, batch: int = 1, threads: int = 1) -> None:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise ValueError(f"StepSession: batch must be a positive whole number, got {batch!r}")
+            raise ValueError(f"StepSession: batch must be a positive integer, got {batch!r}")
         self._file, self._session = file, session(file, threads=threads)
         inputs = {each.name: each for each in self._session.get_inputs()}
         found = {each.name: each for each in self._session.get_outputs()}

@@ -1,4 +1,4 @@
-"""A folded network as the kernels take it: its numbers in one array, its whole numbers in another."""
+"""A folded network as the kernels take it: its numbers in one array, its integers in another."""
 
 from typing import NamedTuple
 

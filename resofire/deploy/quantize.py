@@ -1,4 +1,4 @@
-"""From a folded network to one in whole numbers: weights of 8, 6 or 4 bits, states of 16, 24 or 32.
+"""From a folded network to one in integers: weights of 8, 6 or 4 bits, states of 16, 24 or 32.
 
 Scales are chosen from sequences that are given. A channel's unit is just large enough that what was seen, and a
 quarter more, fits into the state; within that, it and the shifts of the layers that write to the channel are those
@@ -32,7 +32,7 @@ def quantize(
     input_bits: int = 8,
     phi_bits: int | None = None,
 ) -> Quantized:
-    """The network in whole numbers.
+    """The network in integers.
 
     samples       sequences, tokens [T] or values [T, inputs], from which scales are chosen: some tens of real ones
     weight_bits   8, 6 or 4, of the synapses (and of a table of tokens)
@@ -171,7 +171,7 @@ def _require(
             raise ValueError(f"quantize: {name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
     for name, value, most in (("input_bits", input_bits, 16), ("phi_bits", 30 if phi_bits is None else phi_bits, 30)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise ValueError(f"quantize: {name} must be a whole number from 1 to {most}, got {value!r}")
+            raise ValueError(f"quantize: {name} must be an integer from 1 to {most}, got {value!r}")
     if not len(samples):
         raise ValueError("quantize: samples must hold at least one sequence, got none")
     for x in map(np.asarray, samples):

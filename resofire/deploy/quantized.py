@@ -1,4 +1,4 @@
-"""A folded network in whole numbers: the arrays, and the arithmetic that NumPy, Numba and C all do alike.
+"""A folded network in integers: the arrays, and the arithmetic that NumPy, Numba and C all do alike.
 
 With B bits of state every z, u and r is held between -(2^(B-1) - 1) and 2^(B-1) - 1, both ends included: `sat`. A
 right shift rounds half up, `x >>° s = (x + 2^(s-1)) >> s`, and is arithmetic: it goes towards minus infinity. P is the
@@ -74,7 +74,7 @@ class IntegerLayer:
 
 @dataclass(frozen=True)
 class Quantized:
-    """A network of whole numbers; see the top of this file. The real numbers in it stand only at its two ends."""
+    """A network of integers; see the top of this file. The real numbers in it stand only at its two ends."""
 
     weight_bits: int
     state_bits: int
@@ -91,7 +91,7 @@ class Quantized:
     origin: Array
     """[inputs], real: the value that is 0."""
     pitch: Array
-    """[inputs], real: the distance from one whole number to the next."""
+    """[inputs], real: the distance from one integer to the next."""
     layers: tuple[IntegerLayer, ...]
     pool: str
     head: Array
@@ -123,11 +123,11 @@ class Quantized:
         return min((1 << 62) // each, (1 << 31) - 1)
 
     def encode(self, x: Array) -> Array:
-        """A sequence as whole numbers: tokens [T] as they are, values [T, inputs] to the next of 2^input_bits."""
+        """A sequence as integers: tokens [T] as they are, values [T, inputs] to the next of 2^input_bits."""
         x = np.asarray(x)
         if self.tokens:
             if x.ndim != 1 or x.dtype.kind not in "iu":
-                raise ValueError(f"encode: x must be whole numbers of shape [steps], got {x.dtype} of {list(x.shape)}")
+                raise ValueError(f"encode: x must be integers of shape [steps], got {x.dtype} of {list(x.shape)}")
             if x.size and not 0 <= x.min() <= x.max() < len(self.table):
                 bad = x.min() if x.min() < 0 else x.max()
                 raise ValueError(f"encode: x must hold tokens from 0 to {len(self.table) - 1}, got {bad}")

@@ -1,4 +1,4 @@
-"""A network of whole numbers as a plain loop over time in NumPy: the definition for the kernel and the C file."""
+"""A network of integers as a plain loop over time in NumPy: the definition for the kernel and the C file."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def walk(quantized: Quantized, x: Array) -> Walked:
 
 
 def require(quantized: Quantized, x: Array) -> Array:
-    """The sequence in whole numbers, if it is one that can be walked."""
+    """The sequence in integers, if it is one that can be walked."""
     x = quantized.encode(x)
     if not 0 < len(x) <= quantized.most_steps:
         raise ValueError(f"walk: x must have from 1 to {quantized.most_steps} steps, got {len(x)}")

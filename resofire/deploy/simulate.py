@@ -1,4 +1,4 @@
-"""A network of whole numbers, simulated fast: the bits of `reference_integer.walk`, at the speed of a kernel."""
+"""A network of integers, simulated fast: the bits of `reference_integer.walk`, at the speed of a kernel."""
 
 import numpy as np
 

@@ -14,7 +14,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from ..models.storage import StorageError, replace
+from ..atomic import write_atomic
+from ..models.storage import StorageError
 from .folded import NUMBERS, Array, Folded, Layer, Neurons, wrong
 from .reference import Walked, walk
 
@@ -39,7 +40,7 @@ def save(folded: Folded, file: str | os.PathLike[str]) -> Path:
         layers.append({"fresh": layer.fresh, "clear": layer.clear is not None, "neurons": groups})
     about = {"version": VERSION, "tokens": folded.tokens, "pool": folded.pool, "layers": layers}
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    replace(file, safetensors.numpy.save(whole, {"folded": json.dumps(about)}))
+    write_atomic(file, safetensors.numpy.save(whole, {"folded": json.dumps(about)}))
     return file
 
 

@@ -30,7 +30,7 @@ class Stream:
 
     def __init__(self, model: Folded | nn.Module, streams: int = 1, *, dtype: Any = None) -> None:
         if isinstance(streams, bool) or not isinstance(streams, int) or streams < 1:
-            raise ValueError(f"Stream: streams must be a positive whole number, got {streams!r}")
+            raise ValueError(f"Stream: streams must be a positive integer, got {streams!r}")
         folded = model if isinstance(model, Folded) else fold(model)
         if dtype is not None:
             folded = folded.astype(dtype)
@@ -135,7 +135,7 @@ class Stream:
         if self.folded.tokens:
             if x.ndim != 2 or len(x) != self.streams or x.dtype.kind not in "iu":
                 raise ValueError(
-                    f"Stream.feed: x must be whole numbers of shape [{self.streams}, steps], got {x.dtype} of "
+                    f"Stream.feed: x must be integers of shape [{self.streams}, steps], got {x.dtype} of "
                     f"shape {list(x.shape)}"
                 )
             if x.size and (x.min() < 0 or x.max() >= len(self.folded.table)):

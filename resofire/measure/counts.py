@@ -128,7 +128,7 @@ def require_widths(owner: str, widths: tuple[int, ...]) -> None:
     """The channels of each block."""
     whole = isinstance(widths, tuple) and all(isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in widths)
     if not whole or not widths:
-        raise ValueError(f"{owner}: widths must be a tuple of positive whole numbers, one a block, got {widths!r}")
+        raise ValueError(f"{owner}: widths must be a tuple of positive integers, one a block, got {widths!r}")
 
 
 def require_rate(owner: str, name: str, value: float) -> None:

@@ -137,7 +137,7 @@ def require_peers(owner: str, names: tuple[str, ...]) -> None:
 def require_state_size(owner: str, state_size: int, names: tuple[str, ...]) -> None:
     """H for these peers."""
     if not isinstance(state_size, int) or isinstance(state_size, bool) or state_size < 1:
-        raise ValueError(f"{owner}: state_size must be a positive whole number, got {state_size!r}")
+        raise ValueError(f"{owner}: state_size must be a positive integer, got {state_size!r}")
     if "s4d" in names and state_size % 2:
         raise ValueError(f"{owner}: state_size must be even for s4d, which has half as many complex states, "
                          f"got {state_size}")  # fmt: skip

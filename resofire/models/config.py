@@ -108,7 +108,7 @@ class EncoderConfig(NetworkConfig):
 
 def require_count(owner: str, name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{owner}: {name} must be a positive whole number, got {value!r}")
+        raise ValueError(f"{owner}: {name} must be a positive integer, got {value!r}")
 
 
 def _real(value: object) -> bool:

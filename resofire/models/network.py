@@ -47,10 +47,10 @@ def require_values(owner: str, x: Tensor, dims: str, inputs: int, like: Tensor) 
 
 
 def require_tokens(owner: str, x: Tensor, dims: str) -> None:
-    """Whole numbers of shape [dims]; `require_vocabulary` looks at their values."""
+    """Integers of shape [dims]; `require_vocabulary` looks at their values."""
     _require_shape(owner, x, f"[{dims}]")
     if not is_whole(x):
-        raise TypeError(f"{owner}: x must hold tokens, which are whole numbers, got {_name(x.dtype)}")
+        raise TypeError(f"{owner}: x must hold tokens, which are integers, got {_name(x.dtype)}")
 
 
 def require_vocabulary(owner: str, tokens: Tensor, vocabulary: int) -> None:

@@ -98,7 +98,7 @@ def arrange(
 def require_lengths(owner: str, lengths: Tensor, shape: tuple[int, ...], longest: int) -> None:
     if not isinstance(lengths, Tensor) or not is_whole(lengths):
         got = str(lengths.dtype).removeprefix("torch.") if isinstance(lengths, Tensor) else type(lengths).__name__
-        raise TypeError(f"{owner}: lengths must be a tensor of whole numbers, got {got}")
+        raise TypeError(f"{owner}: lengths must be a tensor of integers, got {got}")
     if lengths.shape != shape:
         raise ValueError(f"{owner}: lengths must have shape {list(shape)}, got {list(lengths.shape)}")
     lengths = lengths.long()  # in a small type `longest` would wrap around

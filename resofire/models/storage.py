@@ -15,6 +15,7 @@ import safetensors
 import safetensors.torch
 import torch
 
+from ..atomic import write_atomic
 from ..nn import LIFConfig, PRFConfig
 from ..ops import Surrogate
 from ..ops.surrogate import surrogate_from
@@ -28,7 +29,7 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 # Run folders of the networks that come with the package, without their checkpoints.
 SHIPPED = Path(__file__).parents[1] / "weights"
-# What a network's weights may be; whole numbers are as the network has them.
+# What a network's weights may be; integers are as the network has them.
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CONFIGS = {kind.__name__: kind for kind in (ClassifierConfig, RetrievalConfig, FeedforwardConfig, PRFConfig, LIFConfig)}
 
@@ -89,8 +90,8 @@ def save(model: Network, folder: str | os.PathLike[str]) -> Path:
     # One entry: safetensors writes several in an order of chance, and equal networks are to be equal files.
     header = {"config": json.dumps(described)}
     folder.mkdir(parents=True, exist_ok=True)
-    replace(folder / CONFIG, (json.dumps(described, indent=2) + "\n").encode())
-    replace(folder / WEIGHTS, safetensors.torch.save(weights, header))
+    write_atomic(folder / CONFIG, (json.dumps(described, indent=2) + "\n").encode())
+    write_atomic(folder / WEIGHTS, safetensors.torch.save(weights, header))
     return folder / WEIGHTS
 
 
@@ -188,22 +189,3 @@ def _read(file: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:
     if not isinstance(config, NetworkConfig):
         raise StorageError(f"{file} must hold the config of a network, got {type(config).__name__}")
     return config, weights
-
-
-def replace(file: Path, data: bytes) -> None:
-    """Puts a file in place whole: it is on the disk before it gets its name, and an old one stays until then."""
-    rough = file.with_name(f".{file.name}.part")
-    try:
-        with rough.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        rough.replace(file)
-    except BaseException:
-        rough.unlink(missing_ok=True)
-        raise
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -66,7 +66,7 @@ class Neuron(Firing):
     def __init__(self, features: int) -> None:
         super().__init__()
         if isinstance(features, bool) or not isinstance(features, int) or features < 1:
-            raise ValueError(f"{type(self).__name__}: features must be a positive whole number, got {features!r}")
+            raise ValueError(f"{type(self).__name__}: features must be a positive integer, got {features!r}")
         self.features = features
 
     def scan(self, x: Tensor, state: Any = None, **options: Any) -> tuple[Tensor, Any]:

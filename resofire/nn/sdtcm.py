@@ -78,7 +78,7 @@ class SDTCM(nn.Module):
     ) -> None:
         super().__init__()
         if isinstance(features, bool) or not isinstance(features, int) or features < 1:
-            raise ValueError(f"SDTCM: features must be a positive whole number, got {features!r}")
+            raise ValueError(f"SDTCM: features must be a positive integer, got {features!r}")
         for name, flag in (("bidirectional", bidirectional), ("prenorm", prenorm)):
             if not isinstance(flag, bool):
                 raise ValueError(f"SDTCM: {name} must be True or False, got {flag!r}")

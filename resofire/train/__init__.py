@@ -2,7 +2,7 @@
 
 from .config import RunConfig
 from .recalibrate import recalibrate, spread
-from .result import recorded, report, weigh
+from .result import evaluate, recorded, report
 from .run import Outcome, RunError, Stopped, read, resume, train
 from .score import Score, score
 
@@ -12,6 +12,7 @@ __all__ = [
     "RunError",
     "Score",
     "Stopped",
+    "evaluate",
     "read",
     "recalibrate",
     "recorded",
@@ -20,5 +21,4 @@ __all__ = [
     "score",
     "spread",
     "train",
-    "weigh",
 ]

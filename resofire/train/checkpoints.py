@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..models.storage import replace
+from ..atomic import write_atomic
 
 FOLDER = "checkpoints"
 FORMAT = 1
@@ -46,7 +46,7 @@ def write(run: Path, state: dict[str, Any]) -> Path:
     # What a process that was killed had half written.
     for part in file.parent.glob(".step-*.pt.part"):
         part.unlink(missing_ok=True)
-    replace(file, data)
+    write_atomic(file, data)
     others = [each for each in listed(run) if each != file]
     before = [each for each in others if _step(each) < state["step"]]
     for each in set(others) - set(before[: KEPT - 1]):

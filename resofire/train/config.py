@@ -74,7 +74,7 @@ class RunConfig:
         for name in ("seed", "recalibrate"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"RunConfig: {name} must be a whole number of at least 0, got {value!r}")
+                raise ValueError(f"RunConfig: {name} must be an integer of at least 0, got {value!r}")
         for name, low, high in (
             ("lr", 0, math.inf), ("neuron_lr", 0, math.inf), ("weight_decay", 0, math.inf), ("warmup", 0, 1),
             ("final_lr", 0, 1), ("label_smoothing", 0, 1), ("checkpoint_minutes", 0, math.inf),

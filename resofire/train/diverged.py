@@ -21,7 +21,7 @@ class Diverged(RuntimeError):
         return f"training diverged in step {self.step}: {self.culprit}"
 
 
-def guilty(model: Network, batch: Batch) -> str:
+def first_nonfinite_layer(model: Network, batch: Batch) -> str:
     """The first layer whose weights, output or gradient is not finite, in the order in which data meets them."""
     for name, parameter in model.named_parameters():
         if not bool(parameter.isfinite().all()):

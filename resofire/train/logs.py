@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tensorboardX.proto import event_pb2, summary_pb2
 from tensorboardX.record_writer import RecordWriter
 
-from ..models.storage import replace
+from ..atomic import write_atomic
 from .score import Score
 
 if TYPE_CHECKING:
@@ -95,4 +95,4 @@ def _cut(file: Path, step: int) -> None:
     written = csv.writer(text)
     written.writerow(COLUMNS)
     written.writerows(row for row in rows if int(row[0]) <= step)
-    replace(file, text.getvalue().encode())
+    write_atomic(file, text.getvalue().encode())

@@ -19,7 +19,7 @@ from ..models.network import Network
 from ..nn import synchronise
 from .average import Average
 from .config import RunConfig
-from .diverged import Diverged, guilty
+from .diverged import Diverged, first_nonfinite_layer
 from .optimiser import optimiser, rate, set_rate
 from .recalibrate import recalibrate, spread
 from .score import Score, cross_entropy
@@ -107,7 +107,7 @@ class Trainee(lightning.LightningModule):
         self._gradient = float(norm)
         # After the gradients have been exchanged: what is wrong in one process is wrong in all.
         if not math.isfinite(self._gradient):
-            raise Diverged(self.step + 1, guilty(self.model, self._batch))
+            raise Diverged(self.step + 1, first_nonfinite_layer(self.model, self._batch))
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         self.step += 1
@@ -115,7 +115,7 @@ class Trainee(lightning.LightningModule):
             self.average.follow(self.model, self.step)
         loss, accuracy = self._summed(self._told).tolist()
         if not math.isfinite(loss):
-            raise Diverged(self.step, guilty(self.model, self._batch))
+            raise Diverged(self.step, first_nonfinite_layer(self.model, self._batch))
         figures = Figures(
             loss, accuracy, self._fire_rate, int(self._tokens), self._factor * self.config.lr, self._gradient
         )

@@ -14,7 +14,7 @@ FIGURES = {"accuracy", "correct", "loss", "fire_rates", "mean_fire_rate", "param
 SPLITS = ("train", "validation", "test")
 
 
-def weigh(model: Network, task: Task, batch: int) -> dict[str, Any]:
+def evaluate(model: Network, task: Task, batch: int) -> dict[str, Any]:
     """Accuracy on each split, fire rate of each layer (on the test split), size.
 
     Of the training split the first batches are looked at, no more than the test split has."""

@@ -1,4 +1,4 @@
-"""A run from its config to its folder: train, go on after an interruption, and weigh the result.
+"""A run from its config to its folder: train, go on after an interruption, and evaluate the result.
 
 run.json             config, seed, data, versions, commit, backends; at which steps it was resumed, and with what
 metrics.csv          figures as they come; tensorboard/ the same
@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from ..atomic import write_atomic
 from ..models import FeedforwardConfig, RetrievalConfig, build
 from ..models.network import Network
-from ..models.storage import StorageError, load, replace
+from ..models.storage import StorageError, load
 from ..ops import retain_buffers
 from . import checkpoints
 from .config import RunConfig
@@ -31,7 +32,7 @@ from .logs import Logs
 from .manifest import conditions, fingerprints, manifest
 from .processes import on_this_machine, rank, world
 from .progress import Progress
-from .result import RESULT, weigh
+from .result import RESULT, evaluate
 from .stream import Plan, Task
 
 RUN = "run.json"
@@ -122,7 +123,7 @@ def read(folder: Path) -> dict[str, Any]:
         RunConfig.from_json(described["config"])
         described = {"devices": 1, **described}
         if not isinstance(described["devices"], int) or described["devices"] < 1:
-            raise ValueError(f"devices must be a positive whole number, got {described['devices']!r}")
+            raise ValueError(f"devices must be a positive integer, got {described['devices']!r}")
         if not isinstance(described.get("data", {}), dict):
             raise ValueError(f"data must be a fingerprint for each split, got {described['data']!r}")
         return described
@@ -176,12 +177,12 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
                 return Outcome(folder, None)
             seconds = logs.elapsed()
             try:
-                found = weigh(load(folder), task, config.batch)
+                found = evaluate(load(folder), task, config.batch)
             except StorageError as error:
                 raise RunError(str(error)) from None
             more = {"selected_on": config.select, "best": keeping.best, "seconds": seconds, "seed": config.seed}
             result = {**found, **more}
-            replace(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+            write_atomic(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
         return Outcome(folder, result)
     except (Interrupted, OSError, RuntimeError) as error:
         ended = any(words in str(error) for words in ENDED)
@@ -254,7 +255,7 @@ def _describe(folder: Path, described: dict[str, Any]) -> None:
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        replace(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
+        write_atomic(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
     except OSError as error:
         if new:
             with suppress(OSError):
@@ -265,7 +266,7 @@ def _describe(folder: Path, described: dict[str, Any]) -> None:
 def _note_resumption(folder: Path, step: int, devices: int) -> None:
     described = read(folder)
     described["resumed"] = [*described.get("resumed", ()), {"step": step, **conditions(devices)}]
-    replace(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
+    write_atomic(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
 
 
 def _reason(error: OSError | RuntimeError) -> str:

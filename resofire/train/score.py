@@ -17,7 +17,7 @@ IGNORED = -100
 
 @dataclass
 class Score:
-    """Sums over what was seen. Counts are whole numbers, so that an accuracy comes out to the last digit."""
+    """Sums over what was seen. Counts are integers, so that an accuracy comes out to the last digit."""
 
     correct: int = 0
     count: int = 0

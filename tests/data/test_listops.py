@@ -90,7 +90,7 @@ def test_bytes(sets):
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True])
 def test_wrong_workers(workers):
-    with pytest.raises(ValueError, match="workers must be a positive whole number, got"):
+    with pytest.raises(ValueError, match="workers must be a positive integer, got"):
         listops.generate(0, (1, 1, 1), workers=workers)
 
 
@@ -185,7 +185,7 @@ def test_refuses_other_files(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [({"pipeline": "s5"}, "pipeline must be one of s4, lra"), ({"sizes": (1, 2)}, "sizes must be three"),
-     ({"sizes": (1, 2, -3)}, "sizes must be three"), ({"seed": 1.5}, "seed must be a whole number")],
+     ({"sizes": (1, 2, -3)}, "sizes must be three"), ({"seed": 1.5}, "seed must be an integer")],
 )  # fmt: skip
 def test_refuses_wrong_arguments(wrong, message):
     with pytest.raises(ValueError, match=message):

@@ -151,11 +151,11 @@ def test_a_share_may_be_empty():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"world": 0}, "world must be a positive whole number, got 0"),
-        ({"world": True}, "world must be a positive whole number, got True"),
-        ({"rank": 2, "world": 2}, "rank must be a whole number from 0 to world - 1 = 1, got 2"),
-        ({"rank": -1, "world": 2}, "rank must be a whole number from 0 to world - 1 = 1, got -1"),
-        ({"rank": 0.0}, "rank must be a whole number from 0 to world - 1 = 0, got 0.0"),
+        ({"world": 0}, "world must be a positive integer, got 0"),
+        ({"world": True}, "world must be a positive integer, got True"),
+        ({"rank": 2, "world": 2}, "rank must be an integer from 0 to world - 1 = 1, got 2"),
+        ({"rank": -1, "world": 2}, "rank must be an integer from 0 to world - 1 = 1, got -1"),
+        ({"rank": 0.0}, "rank must be an integer from 0 to world - 1 = 0, got 0.0"),
     ],
     ids=str,
 )
@@ -166,7 +166,7 @@ def test_a_wrong_share_is_named(options, message):
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True])
 def test_a_wrong_size_is_named(size):
-    with pytest.raises(ValueError, match="batches: size must be a positive whole number, got"):
+    with pytest.raises(ValueError, match="batches: size must be a positive integer, got"):
         next(fixed().batches(size))
 
 

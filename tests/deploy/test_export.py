@@ -243,7 +243,7 @@ def test_c(tmp_path, monkeypatch):
     assert report["spikes_compared"] == 47 * sum(len(layer.rows) for layer in fold(model).layers)
     assert "network_int" in (tmp_path / "int.h").read_text()
     monkeypatch.setattr(c, "expected", lambda simulation, x: [["0"]])
-    with pytest.raises(ExportError, match="disagrees with the network in whole numbers in 2 of 2 sequences"):
+    with pytest.raises(ExportError, match="disagrees with the network in integers in 2 of 2 sequences"):
         export(model, "c", tmp_path / "other.h", given)
     assert [file.name for file in tmp_path.iterdir()] == ["int.h"]
 

@@ -111,7 +111,7 @@ def test_fixed_point_table(capsys):
             "--to must be one of nir, onnx, onnx-step, c, safetensors, got 'onx'",
         ),
         (["digits", "--to", "c", "--weight-bits", "7"], "weight_bits must be one of 8, 6, 4, got 7"),
-        (["digits", "--to", "nir", "--samples", "0"], "--samples must be a positive whole number, got 0"),
+        (["digits", "--to", "nir", "--samples", "0"], "--samples must be a positive integer, got 0"),
         (["digits", "--to", "nir", "--out", "/dev/null/x"], "--out /dev/null/x cannot be written"),
         (["digits", "--to", "nir", "--weight-bits", "4"], "--weight-bits and --state-bits are for c, got --to nir"),
         (["digit", "--to", "nir"], "did you mean 'digits'?"),

@@ -79,7 +79,7 @@ def test_a_step_needs_a_causal_network_and_a_batch():
     with pytest.raises(ValueError, match="bidirectional: it needs whole sequences and cannot be stepped"):
         step(fold(network(CASES["bidirectional"])))
     for batch in (0, True, 1.5):
-        with pytest.raises(ValueError, match="batch must be a positive whole number"):
+        with pytest.raises(ValueError, match="batch must be a positive integer"):
             StepSession("nowhere", batch=batch)
 
 

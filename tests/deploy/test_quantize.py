@@ -1,4 +1,4 @@
-"""Whole numbers: the kernel is the NumPy walk, that is plain arithmetic without limits, and near the float."""
+"""Integers: the kernel is the NumPy walk, that is plain arithmetic without limits, and near the float."""
 
 from dataclasses import replace
 
@@ -319,9 +319,9 @@ def test_too_long_for_the_sums():
     [
         ({"weight_bits": 5}, "weight_bits must be one of 8, 6, 4, got 5"),
         ({"state_bits": 8}, "state_bits must be one of 16, 24, 32, got 8"),
-        ({"input_bits": 0}, "input_bits must be a whole number from 1 to 16, got 0"),
-        ({"phi_bits": 31}, "phi_bits must be a whole number from 1 to 30, got 31"),
-        ({"phi_bits": True}, "phi_bits must be a whole number from 1 to 30, got True"),
+        ({"input_bits": 0}, "input_bits must be an integer from 1 to 16, got 0"),
+        ({"phi_bits": 31}, "phi_bits must be an integer from 1 to 30, got 31"),
+        ({"phi_bits": True}, "phi_bits must be an integer from 1 to 30, got True"),
     ],
 )
 def test_widths_that_cannot_be(settings, words):
@@ -352,7 +352,7 @@ def test_sequences_that_cannot_be_walked():
     for network, bad, words in (
         (values, np.zeros((3, 1)), r"numbers of shape \[steps, 2\], got float64 of \[3, 1\]"),
         (values, np.full((1, 2), np.inf), "finite, got inf"),
-        (tokens, np.zeros(3), r"whole numbers of shape \[steps\], got float64"),
+        (tokens, np.zeros(3), r"integers of shape \[steps\], got float64"),
         (tokens, np.array([0, 11]), "tokens from 0 to 10, got 11"),
         (tokens, np.array([-1, 1]), "tokens from 0 to 10, got -1"),
     ):

@@ -15,8 +15,8 @@ import torch
 
 import resofire
 from resofire import cli, data, models
-from resofire.commands.mistake import Mistake
 from resofire.commands.stream import _token
+from resofire.commands.usage import UsageError
 from resofire.models import ClassifierConfig, build
 
 
@@ -114,7 +114,7 @@ def test_tokens(tmp_path, capsys):
     net = saved(tmp_path, inputs=None, vocabulary=7)
     (tmp_path / "x.txt").write_text("1 2 6 0")
     assert json.loads(shown(capsys, net, tmp_path / "x.txt", "--json"))["steps"] == 4
-    for text, words in (("1 7", "input must hold tokens from 0 to 6, got 7"), ("1.5", "must hold whole numbers")):
+    for text, words in (("1 7", "input must hold tokens from 0 to 6, got 7"), ("1.5", "must hold integers")):
         (tmp_path / "x.txt").write_text(text)
         assert cli.main(["stream", str(net), str(tmp_path / "x.txt")]) == 2
         assert words in capsys.readouterr().err
@@ -143,7 +143,7 @@ def test_a_wav(tmp_path, capsys):
         ("0.5 nan", [], "input must be finite in float32, got nan"),
         ("1e400", [], "input must be finite in float32, got inf"),
         ("RIFF....", [], "the input is a wav; give it as a file whose name ends in .wav"),
-        ("1", ["--chunk", "0"], "--chunk must be a positive whole number, got 0"),
+        ("1", ["--chunk", "0"], "--chunk must be a positive integer, got 0"),
         ("1", ["--text"], "--text is for networks that read characters, digits does not"),
     ],
 )
@@ -169,5 +169,5 @@ def test_characters_and_bytes():
     # As text-lra names them: what can be printed by itself, the other bytes by their number.
     octets = {"<pad>": 0, **{chr(n) if 32 <= n < 127 else f"<{n:02x}>": n + 1 for n in range(256)}}
     assert [token for each in "a\né" for token in _token(each, octets, None)] == [n + 1 for n in "a\né".encode()]
-    with pytest.raises(Mistake, match="must be of characters that the network knows, got 'é'"):
+    with pytest.raises(UsageError, match="must be of characters that the network knows, got 'é'"):
         _token("é", {"a": 0}, None)

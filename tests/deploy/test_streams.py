@@ -121,7 +121,7 @@ def test_any_damaged_state_is_refused():
         ("prenorm", np.zeros((1, 0, 2)), "at least one step, got none"),
         ("prenorm", np.full((1, 3, 2), np.nan), "finite in float64, got nan"),
         ("prenorm", np.full((1, 3, 2), np.inf), "finite in float64, got inf"),
-        ("tokens", np.zeros((1, 3)), "whole numbers of shape"),
+        ("tokens", np.zeros((1, 3)), "integers of shape"),
         ("tokens", np.array([[0, 11]]), "tokens from 0 to 10, got 11"),
         ("tokens", np.array([[-1, 3]]), "tokens from 0 to 10, got -1"),
     ],
@@ -135,7 +135,7 @@ def test_networks_and_numbers_of_streams_that_cannot_be():
     with pytest.raises(ValueError, match="bidirectional: it needs whole sequences"):
         Stream(network(CASES["bidirectional"]))
     for streams in (0, True, 1.5):
-        with pytest.raises(ValueError, match="streams must be a positive whole number"):
+        with pytest.raises(ValueError, match="streams must be a positive integer"):
             Stream(network(CASES["prenorm"]), streams)
     with pytest.raises(ValueError, match="dtype must be float32 or float64, got float16"):
         Stream(network(CASES["prenorm"]), dtype="float16")

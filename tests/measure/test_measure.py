@@ -182,7 +182,7 @@ def test_tables_of_costs():
             r"measure: against must be among .*did you mean 'transformer'.*, got 'transfomer'",
         ),
         ((), {"against": "s4"}, "measure: against must be a tuple of names, got 's4'"),
-        ((), {"state_size": -1}, "measure: state_size must be a positive whole number, got -1"),
+        ((), {"state_size": -1}, "measure: state_size must be a positive integer, got -1"),
         ((), {"state_size": 7, "against": ("s4", "s4d")}, "measure: state_size must be even for s4d, .*, got 7"),
         ((), {"costs": "7nm"}, r"measure: costs must be a Costs or one of .*'float32'.*, got '7nm'"),
     ],

@@ -76,7 +76,7 @@ def test_the_papers_own_tables_at_other_costs(tmp_path, capsys, monkeypatch):
         (["paper", "--data-dir", "there"], "paper takes .* only, got --data-dir"),
         (["paper", "--costs", "gold"], "measure: costs must be .*, got 'gold'"),
         (["paper", "--state-size", "7"], "measure: state_size must be even for s4d, .*, got 7"),
-        (["digits", "--batches", "0"], "--batches must be a positive whole number, got 0"),
+        (["digits", "--batches", "0"], "--batches must be a positive integer, got 0"),
     ],
 )
 def test_mistakes(arguments, words, capsys, tmp_path, monkeypatch):

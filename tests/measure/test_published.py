@@ -48,7 +48,7 @@ def test_the_formula_alone_misses_by_up_to_11_per_cent(tasks):
 
 
 def test_no_state_size_gives_the_energies_of_s4_for_text_and_image(tasks):
-    """By the printed formula at the paper's own sizes; where there is one, it is no whole number."""
+    """By the printed formula at the paper's own sizes; where there is one, it is no integer."""
     needed = {name: each["s4"]["state_size_needed"] for name, each in tasks.items()}
     assert [name for name, size in needed.items() if size is None] == ["Text", "Image"]
     for name in ("ListOps", "Retrieval", "Pathfinder"):

@@ -299,11 +299,11 @@ def test_every_block_has_the_clock():
 
 
 BAD_CONFIGS = {
-    "classes": ({"classes": 0}, "classes must be a positive whole number, got 0"),
-    "features": ({"features": 1.5}, "features must be a positive whole number, got 1.5"),
-    "depth": ({"depth": True}, "depth must be a positive whole number, got True"),
-    "inputs": ({"inputs": 0}, "inputs must be a positive whole number, got 0"),
-    "vocabulary": ({"vocabulary": -1}, "vocabulary must be a positive whole number, got -1"),
+    "classes": ({"classes": 0}, "classes must be a positive integer, got 0"),
+    "features": ({"features": 1.5}, "features must be a positive integer, got 1.5"),
+    "depth": ({"depth": True}, "depth must be a positive integer, got True"),
+    "inputs": ({"inputs": 0}, "inputs must be a positive integer, got 0"),
+    "vocabulary": ({"vocabulary": -1}, "vocabulary must be a positive integer, got -1"),
     "both": ({"inputs": 1, "vocabulary": 2}, "exactly one .* got inputs=1 and vocabulary=2"),
     "neither": ({"inputs": None}, "exactly one of inputs and vocabulary must be given, got inputs=None"),
     "neuron": ({"neuron": "lif"}, r"neuron must be settings such as PRFConfig\(\) or LIFConfig\(\), got 'lif'"),
@@ -341,11 +341,11 @@ BAD_VALUES = {
     "dimensions": (X[0], {}, r"x must have shape \[B, T, 2\], got \[5, 2\]"),
     "width": (X[..., :1], {}, r"x must have shape \[B, T, 2\], got \[3, 5, 1\]"),
     "type": (X.double(), {}, "x must be float32 like the weights, got float64"),
-    "whole numbers": (X.long(), {}, "x must be float32 like the weights, got int64"),
+    "integers": (X.long(), {}, "x must be float32 like the weights, got int64"),
     "both": (X[:1], {"lengths": torch.tensor([5]), "cu_seqlens": cu(0, 5)}, "lengths and cu_seqlens must not both"),
     "lengths' shape": (X, {"lengths": torch.tensor([1, 2])}, r"lengths must have shape \[3\], got \[2\]"),
-    "lengths' type": (X, {"lengths": torch.ones(3)}, "lengths must be a tensor of whole numbers, got float32"),
-    "a list": (X, {"lengths": [1, 2, 3]}, "lengths must be a tensor of whole numbers, got list"),
+    "lengths' type": (X, {"lengths": torch.ones(3)}, "lengths must be a tensor of integers, got float32"),
+    "a list": (X, {"lengths": [1, 2, 3]}, "lengths must be a tensor of integers, got list"),
     "too long": (X, {"lengths": torch.tensor([1, 6, 2])}, "lengths must be from 0 to 5, got 6"),
     "negative": (X, {"lengths": torch.tensor([1, -1, 2])}, "lengths must be from 0 to 5, got -1"),
     "not packed": (X, {"cu_seqlens": cu(0, 5)}, r"x must be packed as \[1, S, ...\] .* got \[3, 5, 2\]"),
@@ -355,7 +355,7 @@ BAD_VALUES = {
 }  # fmt: skip
 BAD_TOKENS = {
     "values": (X, {}, r"x must have shape \[B, T\], got \[3, 5, 2\]"),
-    "floats": (X[..., 0], {}, "x must hold tokens, which are whole numbers, got float32"),
+    "floats": (X[..., 0], {}, "x must hold tokens, which are integers, got float32"),
     "too large": (TOKENS + 200, {}, "x must hold tokens from 0 to 133, got 200"),
     "negative": (TOKENS - 1, {"lengths": torch.tensor([5, 1, 0])}, "x must hold tokens from 0 to 133, got -1"),
 }  # fmt: skip

@@ -131,7 +131,7 @@ def test_state_dict_round_trip():
 BAD_CONFIGS = {
     "short": ({"sizes": (1, 2)}, r"sizes must be a tuple of at least three .* got \(1, 2\)"),
     "a list": ({"sizes": [1, 2, 3]}, r"sizes must be a tuple of at least three .* got \[1, 2, 3\]"),
-    "zero": ({"sizes": (1, 0, 3)}, r"sizes\[1\] must be a positive whole number, got 0"),
+    "zero": ({"sizes": (1, 0, 3)}, r"sizes\[1\] must be a positive integer, got 0"),
     "pool": ({"pool": "sum"}, "pool must be one of .* got 'sum'"),
     "neuron": ({"neuron": None}, "neuron must be settings such as .* got None"),
 }

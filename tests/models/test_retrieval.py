@@ -77,7 +77,7 @@ CU = torch.tensor([0, 2, 3, 5], dtype=torch.int32)
 BAD = {
     "one document": (X[:, 0], {}, r"x must have shape \[B, 2, T\], got \[3, 5\]"),
     "three documents": (torch.cat([X, X[:, :1]], 1), {}, r"x must hold 2 documents .* got \[3, 3, 5\]"),
-    "floats": (X.double(), {}, "x must hold tokens, which are whole numbers, got float64"),
+    "floats": (X.double(), {}, "x must hold tokens, which are integers, got float64"),
     "token": (X + 9, {}, "x must hold tokens from 0 to 8, got 9"),
     "lengths' shape": (X, {"lengths": torch.arange(6)}, r"lengths must have shape \[3, 2\], got \[6\]"),
     "too long": (X, {"lengths": torch.full((3, 2), 6)}, "lengths must be from 0 to 5, got 6"),
@@ -97,7 +97,7 @@ def test_bad_input_is_named(case):
 def test_bad_settings_are_named():
     with pytest.raises(ValueError, match="RetrievalConfig: pool must be one of 'mean', 'last', got 'none'"):
         RetrievalConfig(features=4, depth=1, vocabulary=3, pool="none")
-    with pytest.raises(ValueError, match="RetrievalConfig: classes must be a positive whole number, got 0"):
+    with pytest.raises(ValueError, match="RetrievalConfig: classes must be a positive integer, got 0"):
         RetrievalConfig(features=4, depth=1, vocabulary=3, classes=0)
 
 

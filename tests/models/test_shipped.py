@@ -59,7 +59,7 @@ def test_it_was_trained_by_the_recipe(name, recipe):
 def test_digits_are_as_good_as_recorded(tmp_path, monkeypatch, capsys):
     """On another machine a spike may fall the other way: one or two answers of 300."""
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
-    found = train.weigh(resofire.pretrained("digits"), data.load("digits"), 32)
+    found = train.evaluate(resofire.pretrained("digits"), data.load("digits"), 32)
     recorded = train.recorded(models.find("digits"))
     for split, (correct, count) in recorded["correct"].items():
         assert abs(found["correct"][split][0] - correct) <= 2

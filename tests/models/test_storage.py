@@ -289,7 +289,7 @@ BAD_CONFIGS = {
     "a list": ([1, 2], "must hold the config of a network, got tuple"),
     "unknown setting": ({**to_json(TINY), "colour": 1}, "no setting 'colour'"),
     "missing setting": ({"kind": "ClassifierConfig", "features": 3, "depth": 1, "inputs": 1}, "classes"),
-    "text for a number": ({**to_json(TINY), "features": "64"}, "features must be a positive whole number, got '64'"),
+    "text for a number": ({**to_json(TINY), "features": "64"}, "features must be a positive integer, got '64'"),
     "a huge width": ({**to_json(TINY), "features": 10**9}, r"must be torch.float32 [1000000000"),
     "a huge depth": ({**to_json(TINY), "depth": 10**9}, "must hold a network of 1000000000 layers"),
     "more blocks than tensors": ({**to_json(TINY), "depth": 100}, "must hold a network of 100 layers"),

@@ -5,14 +5,14 @@ import os
 import pytest
 
 from resofire import models
+from resofire.atomic import write_atomic
 from resofire.models import ClassifierConfig, build
-from resofire.models.storage import replace
 
 
 def test_a_file_is_replaced_whole(tmp_path):
     file = tmp_path / "x"
-    replace(file, b"one")
-    replace(file, b"two")
+    write_atomic(file, b"one")
+    write_atomic(file, b"two")
     assert file.read_bytes() == b"two"
     assert [*tmp_path.iterdir()] == [file]
 
@@ -37,9 +37,9 @@ def test_an_interruption_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     file = tmp_path / "x"
-    replace(file, b"one")
+    write_atomic(file, b"one")
     monkeypatch.setattr(os, "fsync", interrupts)
     with pytest.raises(KeyboardInterrupt):
-        replace(file, b"two")
+        write_atomic(file, b"two")
     assert file.read_bytes() == b"one"
     assert [*tmp_path.iterdir()] == [file]

@@ -169,7 +169,7 @@ BAD = {
     "a range that falls": (lambda: PRF(3, theta=(2.0, 1.0)), r"PRF: theta must be a number or a pair .* got \(2.0, 1.0\)"),
     "tau of 0": (lambda: PRF(3, tau=0), "PRF: tau must be above 0, got 0"),
     "hard reset": (lambda: PRF(3, reset="hard"), "PRF: reset must be one of 'none', 'soft', got 'hard'"),
-    "no features": (lambda: LIF(0), "LIF: features must be a positive whole number, got 0"),
+    "no features": (lambda: LIF(0), "LIF: features must be a positive integer, got 0"),
     "tau of 1": (lambda: LIF(3, tau=1.0), "LIF: tau must be above 1, got 1.0"),
     "a negative frequency": (lambda: PRF(3, theta=(-1.0, 1.0)), r"PRF: theta must not be negative to be trained, got \(-1.0, 1.0\)"),
     "delta as a list": (lambda: PRF(3, delta=[0.1, 0.2]), r"PRF: delta must be a number or a pair .* got \[0.1, 0.2\]"),

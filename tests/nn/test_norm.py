@@ -76,7 +76,7 @@ def test_half_precision_comes_back_as_it_came(dtype):
 
 
 BAD = {
-    "no features": (lambda: BatchNorm(0), "BatchNorm: features must be a positive whole number, got 0"),
+    "no features": (lambda: BatchNorm(0), "BatchNorm: features must be a positive integer, got 0"),
     "eps": (lambda: BatchNorm(2, eps=0), "BatchNorm: eps must be positive, got 0"),
     "momentum": (lambda: BatchNorm(2, momentum=2), "BatchNorm: momentum must be from 0 to 1, got 2"),
     "width": (lambda: BatchNorm(2)(torch.zeros(4, 3)), r"x must have shape \[..., 2\], got \[4, 3\]"),

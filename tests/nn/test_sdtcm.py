@@ -297,7 +297,7 @@ def test_a_clock_is_an_oscillation_that_fades_with_a_long_memory():
 
 
 BAD = {
-    "features": (lambda: SDTCM(0), "SDTCM: features must be a positive whole number, got 0"),
+    "features": (lambda: SDTCM(0), "SDTCM: features must be a positive integer, got 0"),
     "norm": (lambda: SDTCM(4, norm="bach"), r"SDTCM: norm must be one of .*did you mean 'batch'\?\), got 'bach'"),
     "amplitude": (lambda: SDTCM(4, amplitude="s"), "SDTCM: amplitude must be one of .* got 's'"),
     "dropout": (lambda: SDTCM(4, dropout=1.0), "SDTCM: dropout must be from 0 up to, but not, 1, got 1.0"),

@@ -110,7 +110,7 @@ def test_a_second_signal_stops_at_once(whole, tmp_path, capsys, monkeypatch):
 def test_a_signal_while_the_result_is_weighed(whole, tmp_path, capsys, monkeypatch):
     folder = tmp_path / "run"
     with monkeypatch.context() as patched:
-        at(patched, run, "weigh", 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        at(patched, run, "evaluate", 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
         assert begin(folder) == 130
     assert "stopped in step 8 of 8;" in last_line(capsys)
     assert go_on(folder) == 0

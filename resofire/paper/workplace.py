@@ -14,8 +14,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from .. import data
+from ..atomic import write_atomic
 from ..models import build
-from ..models.storage import replace as replace_file
 from ..ops import retain_buffers
 from ..train import RunConfig, RunError, Stopped, read, recorded, resume, train
 
@@ -127,7 +127,7 @@ def _planned(
         batch = min(config.batch for config in configs.values())
         plan["evaluated"] = max(batch, int(batch * 0.25 * budget / (seconds / 3) / (validations + 3)))
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(file, (json.dumps(plan) + "\n").encode())
+    write_atomic(file, (json.dumps(plan) + "\n").encode())
     return plan
 
 

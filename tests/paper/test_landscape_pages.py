@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from resofire import data, reproduce
+from resofire import data, paper
 from resofire.models import FeedforwardConfig, build
+from resofire.paper import kernel_gradient, loss_landscape
 from resofire.recipes.ablation import decay
-from resofire.reproduce import kernel_gradient, loss_landscape
 
 THETAS = pytest.mark.parametrize("theta", [0.0, math.pi / 2, 0.3], ids=["plain", "quarter", "slow turn"])
 AT = np.linspace(-1, 1, 9)
@@ -173,12 +173,12 @@ def test_trains_without_a_spike_are_left_out():
 
 def test_surfaces_are_kept_and_the_trainings_shared(digits, tmp_path, monkeypatch):
     def made(name):
-        page = reproduce.reproduce(name, tmp_path / "out", 1e-4, runs=tmp_path / "runs")
+        page = paper.reproduce(name, tmp_path / "out", 1e-4, runs=tmp_path / "runs")
         return json.loads(page.with_suffix(".json").read_text())
 
-    monkeypatch.setattr("resofire.reproduce.decay.decay", small)
+    monkeypatch.setattr("resofire.paper.decay.decay", small)
     first = made("loss-landscape")
-    monkeypatch.setattr("resofire.reproduce.workplace.train", None)
+    monkeypatch.setattr("resofire.paper.workplace.train", None)
     monkeypatch.setattr(loss_landscape, "surface", None)
     assert made("loss-landscape") == first
     assert made("kernel-gradient")["steps"] == first["steps"]

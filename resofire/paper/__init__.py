@@ -16,7 +16,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..models.storage import replace
+from ..atomic import write_atomic
 from ..plot import save
 from .workplace import Workplace
 
@@ -41,7 +41,7 @@ def reproduce(name: str, out: Path, minutes: float, data_dir: Path | None = None
     workplace = Workplace(name, minutes, runs or Path("runs") / "reproduce", data_dir)
     result = {"name": name, "budget_minutes": minutes, **_module(name).run(workplace)}
     out.mkdir(parents=True, exist_ok=True)
-    replace(out / f"{name}.json", (json.dumps(result, indent=1) + "\n").encode())
+    write_atomic(out / f"{name}.json", (json.dumps(result, indent=1) + "\n").encode())
     return write(name, out)
 
 
@@ -50,8 +50,8 @@ def write(name: str, out: Path) -> Path:
     module, result = _module(name), json.loads((out / f"{name}.json").read_text())
     save(module.draw(result), out / name)
     page = out / f"{name}.md"
-    replace(page, _page(name, module.TITLE, module.page(result), result).encode())
-    replace(out / "README.md", _index(out).encode())
+    write_atomic(page, _page(name, module.TITLE, module.page(result), result).encode())
+    write_atomic(out / "README.md", _index(out).encode())
     return page
 
 

@@ -7,20 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from resofire import cli, data, reproduce, train
+from resofire import cli, data, paper, train
+from resofire.paper import ablation, decay
+from resofire.paper.workplace import Workplace, by_chance
 from resofire.recipes import digits_small
-from resofire.reproduce import ablation, decay
-from resofire.reproduce.workplace import Workplace, by_chance
 
 PAPER = Path(__file__).parents[2] / "docs" / "paper"
-COMMITTED = [name for name in reproduce.NAMES if (PAPER / f"{name}.json").exists()]
+COMMITTED = [name for name in paper.NAMES if (PAPER / f"{name}.json").exists()]
 
 
-@pytest.mark.parametrize("name", reproduce.NAMES)
+@pytest.mark.parametrize("name", paper.NAMES)
 def test_an_experiment_runs_at_a_small_budget(name, digits, tmp_path, monkeypatch):
-    monkeypatch.setattr("resofire.reproduce.training_equivalence.MOST", 2)
-    monkeypatch.setattr("resofire.reproduce.run_time.CASE", (8, 64))
-    page = reproduce.reproduce(name, tmp_path / "out", 1e-4, runs=tmp_path / "runs")
+    monkeypatch.setattr("resofire.paper.training_equivalence.MOST", 2)
+    monkeypatch.setattr("resofire.paper.run_time.CASE", (8, 64))
+    page = paper.reproduce(name, tmp_path / "out", 1e-4, runs=tmp_path / "runs")
     assert page == tmp_path / "out" / f"{name}.md"
     assert {file.name for file in page.parent.iterdir()} == {
         "README.md", f"{name}.json", f"{name}.md", f"{name}.png", f"{name}.svg"
@@ -33,10 +33,10 @@ def test_an_experiment_runs_at_a_small_budget(name, digits, tmp_path, monkeypatc
 
 def test_trainings_are_kept_and_read_again(digits, tmp_path, monkeypatch):
     def again():
-        return reproduce.reproduce("ablation", tmp_path / "out", 1e-4, runs=tmp_path / "runs")
+        return paper.reproduce("ablation", tmp_path / "out", 1e-4, runs=tmp_path / "runs")
 
     first = again().with_suffix(".json").read_bytes()
-    monkeypatch.setattr("resofire.reproduce.workplace.train", None)
+    monkeypatch.setattr("resofire.paper.workplace.train", None)
     assert again().with_suffix(".json").read_bytes() == first
     (tmp_path / "runs" / "ablation-0.0001min" / "lif" / "result.json").unlink()
     assert set(json.loads(again().with_suffix(".json").read_text())["networks"]) == set(json.loads(first)["networks"])
@@ -56,13 +56,13 @@ def test_steps_are_the_same_for_all_and_within_the_recipe(digits, tmp_path):
 @pytest.mark.parametrize("name", COMMITTED)
 def test_a_committed_page_is_what_its_figures_say(name, tmp_path):
     (tmp_path / f"{name}.json").write_bytes((PAPER / f"{name}.json").read_bytes())
-    reproduce.write(name, tmp_path)
+    paper.write(name, tmp_path)
     assert (tmp_path / f"{name}.md").read_text() == (PAPER / f"{name}.md").read_text()
     assert (PAPER / f"{name}.png").exists()
 
 
 def test_the_committed_index_is_that_of_the_pages():
-    assert (PAPER / "README.md").read_text() == reproduce._index(PAPER)
+    assert (PAPER / "README.md").read_text() == paper._index(PAPER)
 
 
 def test_a_run_of_other_settings_is_not_taken_for_this_one(digits, tmp_path):
@@ -85,7 +85,7 @@ def test_who_goes_on_is_told_the_same_command_and_no_other(digits, tmp_path, mon
     def stopped(config, task, folder):
         raise train.Stopped("stopped in step 3 of 9; go on with: resofire train --resume x", 130)
 
-    monkeypatch.setattr("resofire.reproduce.workplace.train", stopped)
+    monkeypatch.setattr("resofire.paper.workplace.train", stopped)
     with pytest.raises(train.Stopped) as caught:
         Workplace("x", 1e-4, tmp_path).train({"a": digits_small()}, validations=1)
     assert (
@@ -132,7 +132,7 @@ def test_a_training_that_is_stopped_ends_in_one_sentence(tmp_path, monkeypatch, 
     def stopped(*arguments):
         raise train.Stopped("stopped in step 3 of 9", 130)
 
-    monkeypatch.setattr("resofire.reproduce.reproduce", stopped)
+    monkeypatch.setattr("resofire.paper.reproduce", stopped)
     assert cli.main(["reproduce", "ablation", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "resofire: stopped in step 3 of 9\n"
 
@@ -143,12 +143,10 @@ def test_all_leaves_out_what_has_no_data(tmp_path, monkeypatch, capsys):
             raise data.DataError("mnist: its files are not there")
         return tmp_path / f"{name}.md"
 
-    monkeypatch.setattr("resofire.reproduce.reproduce", done)
+    monkeypatch.setattr("resofire.paper.reproduce", done)
     assert cli.main(["reproduce", "all"]) == 1
     out, err = capsys.readouterr()
-    assert out.split() == [
-        str(tmp_path / f"{name}.md") for name in reproduce.NAMES if name not in ("decay", "ablation")
-    ]
+    assert out.split() == [str(tmp_path / f"{name}.md") for name in paper.NAMES if name not in ("decay", "ablation")]
     assert err.splitlines() == [
         f"resofire: {name} is left out: mnist: its files are not there" for name in ("ablation", "decay")
     ]
@@ -158,7 +156,7 @@ def test_all_leaves_out_what_has_no_data(tmp_path, monkeypatch, capsys):
 
 def test_list_and_mistakes(capsys):
     assert cli.main(["reproduce", "list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(reproduce.NAMES)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(paper.NAMES)
     assert cli.main(["reproduce", "ablatoin"]) == 2
     assert "got 'ablatoin' (did you mean 'ablation'?)" in capsys.readouterr().err
     assert cli.main(["reproduce", "ablation", "--budget", "0"]) == 2

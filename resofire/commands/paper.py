@@ -1,4 +1,4 @@
-"""resofire reproduce."""
+"""resofire paper (alias: reproduce)."""
 
 import sys
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import tyro
 
-from .mistake import Mistake, hint
+from .usage import UsageError, hint
 
 
 @dataclass(frozen=True)
-class Reproduce:
+class Paper:
     """Do a table or figure of the paper again: resofire reproduce list | NAME | all."""
 
     name: tyro.conf.Positional[str]
@@ -26,29 +26,31 @@ class Reproduce:
     """Where the data sets' files are; see resofire data."""
 
     def run(self) -> int:
-        from .. import data, reproduce, train
+        from .. import data, paper, train
 
         if self.name == "list":
-            width = max(map(len, reproduce.NAMES)) + 2
-            print("\n".join(f"{name:<{width}}{reproduce.title(name)}" for name in reproduce.NAMES))
+            width = max(map(len, paper.NAMES)) + 2
+            print("\n".join(f"{name:<{width}}{paper.title(name)}" for name in paper.NAMES))
             return 0
-        if self.name not in (*reproduce.NAMES, "all"):
-            known = ("list", "all", *reproduce.NAMES)
-            raise Mistake(
+        if self.name not in (*paper.NAMES, "all"):
+            known = ("list", "all", *paper.NAMES)
+            raise UsageError(
                 f"reproduce: name must be one of {', '.join(known)}, got {self.name!r}{hint(self.name, known)}"
             )
         left_out = 0
-        for name in reproduce.NAMES if self.name == "all" else (self.name,):
+        for name in paper.NAMES if self.name == "all" else (self.name,):
             try:
-                print(reproduce.reproduce(name, self.out, self.budget, self.data_dir, self.runs))
+                print(paper.reproduce(name, self.out, self.budget, self.data_dir, self.runs))
             except train.Stopped as stopped:
                 print(f"resofire: {stopped}", file=sys.stderr)
                 return stopped.code
             except (data.DataError, train.RunError, ValueError) as error:
                 if self.name != "all":
-                    raise Mistake(str(error)) from None
+                    raise UsageError(str(error)) from None
                 print(f"resofire: {name} is left out: {error}", file=sys.stderr)
                 left_out = 1
             except OSError as error:
-                raise Mistake(f"reproduce: {error.filename or self.out} cannot be written: {error.strerror}") from None
+                raise UsageError(
+                    f"reproduce: {error.filename or self.out} cannot be written: {error.strerror}"
+                ) from None
         return left_out

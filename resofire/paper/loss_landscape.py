@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from .. import data
+from ..atomic import write_atomic
 from ..models import Feedforward, load
-from ..models.storage import replace as replace_file
 from ..plot import figure, styled
 from . import decay as sweep
 from .workplace import Trained, Workplace, read_kept
@@ -112,7 +112,7 @@ def _plan(workplace: Workplace, models: list[Feedforward], split: data.Split) ->
         seconds = sum(_seconds_per_image(model, _images(split, PLANS[0][2])) for model in models)
         room = [plan for plan in PLANS if plan[0] * plan[1] ** 2 * plan[2] * seconds <= 15 * workplace.minutes]
         workplace.folder.mkdir(parents=True, exist_ok=True)
-        replace_file(file, (json.dumps(room[-1] if room else PLANS[0]) + "\n").encode())
+        write_atomic(file, (json.dumps(room[-1] if room else PLANS[0]) + "\n").encode())
     planes, side, images = read_kept(file)
     return planes, side, images
 
@@ -146,7 +146,7 @@ def _kept(
     for plane in range(len(surfaces), planes):
         along = [direction(model, seed) for seed in (2 * plane, 2 * plane + 1)]
         surfaces.append(surface(model, batches, along, side))
-        replace_file(file, (json.dumps({"plan": plan, "surfaces": surfaces}) + "\n").encode())
+        write_atomic(file, (json.dumps({"plan": plan, "surfaces": surfaces}) + "\n").encode())
     return surfaces
 
 

@@ -26,6 +26,6 @@ def digits(tmp_path, monkeypatch):
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
     found = data.load("digits")
     monkeypatch.setattr(
-        "resofire.reproduce.workplace.data.load", lambda name, where=None, **settings: stand_in(name, found)
+        "resofire.paper.workplace.data.load", lambda name, where=None, **settings: stand_in(name, found)
     )
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-class Mistake(Exception):
+class UsageError(Exception):
     """Something the user can put right. Its text is the sentence that is shown."""
 
 
@@ -19,9 +19,9 @@ def require_writable(flag: str, file: Path) -> None:
     """Makes the folder of a result, before anything is worked out for it."""
     try:
         if file.is_dir():
-            raise Mistake(f"{flag} must name a file, got the folder {file}")
+            raise UsageError(f"{flag} must name a file, got the folder {file}")
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Mistake(f"{flag} {file} cannot be written: {error.strerror}") from None
+        raise UsageError(f"{flag} {file} cannot be written: {error.strerror}") from None
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise Mistake(f"{flag} {file} cannot be written: permission denied")
+        raise UsageError(f"{flag} {file} cannot be written: permission denied")

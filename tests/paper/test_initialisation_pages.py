@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from resofire import cli, data, reproduce
+from resofire import cli, data, paper
 from resofire.data.task import Form
 from resofire.models import ClassifierConfig, FeedforwardConfig, build
 from resofire.nn import PRFConfig
+from resofire.paper import amplitude, initialisation, long_range_arena, sequential_mnist, theta_ranges
+from resofire.paper.workplace import Workplace, _thinned
 from resofire.recipes import digits_small
-from resofire.reproduce import amplitude, initialisation, long_range_arena, sequential_mnist, theta_ranges
-from resofire.reproduce.workplace import Workplace, _thinned
 
 
 def test_a_thinned_split_is_spread_over_classes_that_lie_together():
@@ -116,7 +116,7 @@ def test_theta_is_drawn_from_the_range():
 
 def test_what_is_absent_is_an_empty_cell(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(theta_ranges, "TABLES", {name: theta_ranges.TABLES[name] for name in ("listops", "retrieval")})
-    page = reproduce.reproduce("theta-ranges", tmp_path / "out", 1e-4, runs=tmp_path / "runs").read_text()
+    page = paper.reproduce("theta-ranges", tmp_path / "out", 1e-4, runs=tmp_path / "runs").read_text()
     assert (
         "| Retrieval, θ up to | π/4 | π/5 | π/6 | π/7 | π/8 |\n|---|---|---|---|---|---|\n| here |  |  |  |  |  |"
         in page
@@ -182,7 +182,7 @@ def test_the_table_takes_the_run_that_was_tested_on_most_and_is_best_on_validati
     _finished(runs / "e", "smnist", test=0.99, validation=0.99, tested=10_000)
     (runs / "broken").mkdir()
     (runs / "broken" / "result.json").write_text("{")
-    page = reproduce.reproduce("long-range-arena", tmp_path / "out", 1.0, runs=tmp_path / "elsewhere").read_text()
+    page = paper.reproduce("long-range-arena", tmp_path / "out", 1.0, runs=tmp_path / "elsewhere").read_text()
     assert "| Resofire, trained here | 30.00 | 80.00 |  |  |  |  |  |" in page
     assert f"| ListOps | `digits-small` in `b` | 99 | {digits_small().epochs} epochs, batches of 32 | 2,000 |" in page
     assert "Ours less the paper's, in points: ListOps -29.2, Text -6.3." in page

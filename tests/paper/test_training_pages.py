@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from resofire import data, reproduce
+from resofire import data, paper
 from resofire.nn import fire_rates
-from resofire.reproduce import run_time, training_equivalence
-from resofire.reproduce.workplace import Workplace
+from resofire.paper import run_time, training_equivalence
+from resofire.paper.workplace import Workplace
 
 
 def logits_in_numpy(model, x):
@@ -139,7 +139,7 @@ def test_words_follow_the_numbers():
 
 def test_the_profile_counts_the_loops_steps_and_the_paper_adds_up(tmp_path, monkeypatch):
     monkeypatch.setattr(run_time, "CASE", (4, 50))
-    reproduce.reproduce("run-time", tmp_path, 1e-4)
+    paper.reproduce("run-time", tmp_path, 1e-4)
     result = json.loads((tmp_path / "run-time.json").read_text())
     parts = {part["name"]: part for part in result["case"]["profile"]["reference"]}
     assert [parts[name]["calls"] for name in ("Charge", "Fire", "Reset")] == [50, 50, 50]

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from resofire.reproduce.workplace import Workplace
+from resofire.paper.workplace import Workplace
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def found(tmp_path_factory):
 
     def result(name):
         if name not in kept:
-            module = importlib.import_module(f"resofire.reproduce.{name.replace('-', '_')}")
+            module = importlib.import_module(f"resofire.paper.{name.replace('-', '_')}")
             kept[name] = module.run(Workplace(name, 1e-4, tmp_path_factory.mktemp("runs")))
         return kept[name]
 
