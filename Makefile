@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test bench device setup clean
+.PHONY: run test test-all bench device setup clean
 
 run: $(READY)
 	$(BIN)/resofire train digits
@@ -14,6 +14,13 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
+
+# The same and everything marked `deep`: long matrices, Triton's interpreter, fuzzing.
+test-all: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 -m ""
 
 bench: $(READY)
 	$(BIN)/resofire bench neurons --json benchmarks/results/neurons.json
