@@ -54,11 +54,11 @@ def evenly_spaced(size: int, count: int) -> list[int]:
 def _text(task: Task, one: Batch) -> str:
     flat = one.x.reshape(-1)
     label = one.labels.reshape(-1)
-    number = int(label[0])
-    named = (
-        "" if task.class_names is None or task.class_names[number] == str(number) else f" ({task.class_names[number]})"
-    )
-    kind = f"label {number}{named}" if label.numel() == 1 else f"labels {label[:8].tolist()}…"
+    if label.numel() == 1:
+        name = str(int(label)) if task.class_names is None else task.class_names[int(label)]
+        kind = f"label {int(label)}" + (f" ({name})" if name != str(int(label)) else "")
+    else:
+        kind = f"labels {label[:8].tolist()}…"
     if task.kind == "values":
         shown = " ".join(f"{float(value):.2f}" for value in flat[:12])
         return f"{kind}: {shown}… (from {float(flat.min()):.2f} to {float(flat.max()):.2f})"
