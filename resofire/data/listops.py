@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .files import COMPRESSIONS, Folder, read
-from .files import data_dir as data_folder
+from .files import Folder, RawFile, RawFiles, find, read
 from .registry import dataset
 from .store import Prepared, checksum, prepared
 from .task import SPLITS, DataError, Task, make_splits, require_choice, require_counts
@@ -28,8 +27,10 @@ from .task import SPLITS, DataError, Task, make_splits, require_choice, require_
 VERSION = 1
 SYMBOLS = ("<pad>", "<unk>", "<eos>", "[MIN", "[MAX", "[MED", "[SM", "]", *"0123456789")
 EOS = SYMBOLS.index("<eos>")
-FILES = ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
-FOLDERS = ("listops", "listops-1000", "lra_release/listops-1000", "lra_release/lra_release/listops-1000")
+RAW = RawFiles(
+    ("listops", "listops-1000", "lra_release/listops-1000", "lra_release/lra_release/listops-1000"),
+    {name: RawFile((name,)) for name in ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")},
+)
 SIZES = (96_000, 2_000, 2_000)
 # Length at which each pipeline cuts, and what it appends.
 CUT = {"s4": (2_047, (EOS,)), "lra": (2_000, ())}
@@ -67,18 +68,18 @@ def listops(
     _require_generator(seed, sizes, workers)
     files = _find(data_dir)
     settings: dict[str, Any] = {"version": VERSION, "pipeline": pipeline, "sizes": list(sizes)}
-    settings |= {"seed": seed} if files is None else {"files": [checksum(file) for file in files]}
+    settings |= {"files": [checksum(file) for file in files]} if files else {"seed": seed}
 
     def make() -> Prepared:
-        if files is None:
-            sets = generate(seed, sizes, workers=workers)
-        else:
+        if files:
             sets = tuple(_read(file, size) for file, size in zip(files, sizes, strict=True))
+        else:
+            sets = generate(seed, sizes, workers=workers)
         arrays = {}
         for split, expressions in zip(SPLITS, sets, strict=True):
             arrays[f"{split}-tokens"], arrays[f"{split}-bounds"] = _cut(expressions, pipeline)
             arrays[f"{split}-labels"] = expressions.values
-        return arrays, {"origin": "generated" if files is None else "files"}
+        return arrays, {"origin": "files" if files else "generated"}
 
     stored, _ = prepared("listops", settings, make)
     arrays = {name.replace("-tokens", "_x").replace("-", "_"): array for name, array in stored.items()}
@@ -162,23 +163,15 @@ def _cut(expressions: Expressions, pipeline: str) -> tuple[np.ndarray, np.ndarra
     return np.concatenate(pieces), np.cumsum(lengths, dtype=np.int64)
 
 
-def _find(folder: Folder) -> tuple[Path, ...] | None:
-    """The user's three files, or None if none of them is there."""
-    base = data_folder(folder)
-    if base is None:
-        return None
-    for place in (base, *(base / name for name in FOLDERS)):
-        candidates = [[place / (name + ending) for ending in COMPRESSIONS] for name in FILES]
-        files = [next((file for file in usual if file.is_file()), None) for usual in candidates]
-        present = tuple(file for file in files if file is not None)
-        if len(present) == len(FILES):
-            return present
-        if present:
-            missing = ", ".join(name for name, file in zip(FILES, files, strict=True) if file is None)
-            raise DataError(
-                f"listops: {place} has {present[0].name} but not {missing}: put all three files there, or none"
-            )
-    return None
+def _find(folder: Folder) -> list[Path]:
+    """The user's three files; none if none of them is there."""
+    files = {name: find(RAW, name, folder) for name in RAW.files}
+    present = [file for file in files.values() if file is not None]
+    if present and len(present) < len(files):
+        missing = ", ".join(name for name, file in files.items() if file is None)
+        place, name = present[0].parent, present[0].name
+        raise DataError(f"listops: {place} has {name} but not {missing}: put all three files there, or none")
+    return present
 
 
 def _read(file: Path, count: int) -> Expressions:

@@ -8,7 +8,6 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Callable, KeysView
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from .task import DataError, Task
@@ -99,9 +98,9 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, **settings: 
     for key, value in entry.preset.items():
         if settings.get(key, value) != value:
             raise ValueError(f"{name}: {key} must be {value!r}, got {settings[key]!r}")
-    place = {} if data_dir is None else {"data_dir": data_dir}
+    place = {"data_dir": data_dir} if data_dir else {}
     task = entry.function(**place, **{**entry.preset, **settings})
     if not isinstance(task, Task):
         raise DataError(f"{name}: {_path(entry.function)} must return a Task, got {type(task).__name__}")
-    folder = None if data_dir is None else str(Path(data_dir).expanduser().resolve())
+    folder = os.path.abspath(os.path.expanduser(data_dir)) if data_dir else None
     return dataclasses.replace(task, name=name, source={"name": name, "settings": settings, "data_dir": folder})

@@ -58,12 +58,12 @@ def prepared(name: str, settings: dict[str, Any], make: Callable[[], Prepared]) 
             return cached
         partial = folder.with_suffix(".part")
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)
         arrays, facts = make()
         try:
             with write_errors(partial):
                 partial.mkdir()
                 _write(partial, arrays, facts, settings)
+                shutil.rmtree(folder, ignore_errors=True)
                 partial.rename(folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -80,9 +80,9 @@ def earlier(name: str, settings: dict[str, Any]) -> Prepared | None:
         try:
             stored = json.loads(file.read_text())["settings"]
             same = {key: value for key, value in stored.items() if key != "sources"} == expected
+            cached = _open(file.parent, stored) if same else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
-        cached = _open(file.parent, stored) if same else None
         if cached is not None:
             return cached
     return None
@@ -122,8 +122,11 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared | None:
             # An empty array cannot be mapped.
             arrays[name] = np.load(file, mmap_mode="r" if entry["bytes"] > 256 else None)
         return arrays, manifest["facts"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
+    # No reason to make it again: it may be complete, and in use.
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def checksum(file: Path, kind: str = "sha256") -> str:

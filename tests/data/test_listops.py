@@ -126,7 +126,7 @@ def write(folder, name, rows, ending="\r\n", pack=False):
 
 @pytest.mark.parametrize(("sub", "pack"), [(".", False), ("listops-1000", True)])
 def test_reads_tsv(tmp_path, sub, pack):
-    for name, rows in zip(listops.FILES, (GOOD, GOOD[:1], GOOD[1:3]), strict=True):
+    for name, rows in zip(listops.RAW.files, (GOOD, GOOD[:1], GOOD[1:3]), strict=True):
         write(tmp_path / sub, name, rows, pack=pack)
     task = load("listops", tmp_path, sizes=(4, 1, 2))
     assert task["train"].labels.tolist() == [2, 9, 7, 5]
@@ -148,7 +148,7 @@ def test_reads_tsv(tmp_path, sub, pack):
     ],
 )
 def test_refuses_a_corrupt_line(tmp_path, row, message):
-    for name in listops.FILES:
+    for name in listops.RAW.files:
         write(tmp_path, name, GOOD[:2])
     write(tmp_path, "basic_val.tsv", [GOOD[0], row])
     with pytest.raises(DataError, match=r"basic_val\.tsv.*" + message):

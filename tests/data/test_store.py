@@ -58,6 +58,20 @@ def test_what_is_incomplete_is_made_again(harm):
     assert arrays["x"].sum() == 499500
 
 
+def test_what_cannot_be_read_is_not_deleted(monkeypatch):
+    prepared("set", {"version": 1}, make)
+
+    def busy(file, **options):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "load", busy)
+        with pytest.raises(DataError, match=r"set-.* cannot be read: Too many open files"):
+            prepared("set", {"version": 1}, make)
+        assert earlier("set", {"version": 1}) is None
+    prepared("set", {"version": 1}, must_not_make)
+
+
 def test_an_interrupted_preparation_leaves_nothing():
     def stop():
         raise KeyboardInterrupt
