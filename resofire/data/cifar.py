@@ -1,15 +1,15 @@
-"""CIFAR-10's files: five training batches and a test batch of 10,000 images, binary or pickled, in any archive.
+"""CIFAR-10, pixel by pixel: Image of the Long Range Arena (grey, 1024 × 1) and sequential CIFAR-10 (colour, 1024 × 3).
+
+Five training batches and a test batch of 10,000 images, binary or pickled, in any archive:
 
     binary    records of 3,073 bytes: a label, then 1,024 red, green and blue values
     python    pickled dictionaries with "data" [10000, 3072] and "labels"
 
-A pickle can run code when it is loaded. These are read by an unpickler that knows nothing but the few names that such
-files need, and has stand-ins of its own for them. No validation split exists: 5,000 images of the training batches, the
-choice of a fixed seed, are set aside, which leaves 45,000.
+A pickle can run code when it is loaded. These are read by an unpickler that accepts only the few names such files need,
+and replaces them. There is no validation split: 5,000 random training images are held out, which leaves 45,000.
 """
 
 import io
-import os
 import pickle
 import re
 from collections.abc import Callable
@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from .files import DataError, Remote, Wanted, members, origin, prepared_from
-from .store import Arrays
-from .task import set_aside
+from .files import Folder, RawFile, RawFiles, Remote, members, prepared_from
+from .registry import dataset
+from .store import Arrays, Prepared
+from .task import DataError, Form, Task, hold_out, make_splits
 
 VERSION = 1
 SEED = 0
@@ -28,8 +29,7 @@ VALIDATION = 5_000
 CLASSES = 10
 BATCH = 10_000
 RECORD = 3_073
-FOLDERS = ("cifar10", "cifar-10", "image", "scifar", "CIFAR10", "cifar")
-FILE = Wanted(
+ARCHIVE = RawFile(
     ("cifar-10-binary", "cifar-10-batches-bin", "cifar-10-python", "cifar-10-batches-py"),
     archive=True,
     remote=Remote(
@@ -37,39 +37,74 @@ FILE = Wanted(
     ),
     inside=("data_batch_1.bin", "data_batch_1"),
 )
+RAW = RawFiles(("cifar10", "cifar-10", "image", "scifar", "CIFAR10", "cifar"), {"archive": ARCHIVE})
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST = "test_batch"
+CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+# Of grey values in 0..255, and of colours in 0..1: the customary ones.
+GREY_MEAN, GREY_DEVIATION = 122.6, 61.0
+MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
 
 
-def load(
-    name: str, change: Callable[[np.ndarray], np.ndarray], data_dir: str | os.PathLike[str] | None
-) -> tuple[Arrays, dict[str, Any]]:
-    """Prepared arrays {train,validation,test}_{x,labels} of a task that changes the images [N, 1024, 3] in some way."""
+@dataset("image", about="CIFAR-10 in grey, pixel by pixel (Long Range Arena)")
+def image(data_dir: Folder = None) -> Task:
+    """Load Image: (grey / 255 − 122.6 / 255) / (61 / 255), grey as ITU-R 601 luma; 45,000 / 5,000 / 10,000."""
+    form = Form(scale=1 / GREY_DEVIATION, shift=-GREY_MEAN / GREY_DEVIATION)
+    splits = make_splits(_arrays("image", grey, data_dir), "values", form)
+    return Task("image", "values", CLASSES, splits, inputs=1, class_names=CLASS_NAMES)
 
-    def make(found: dict[str, Path]) -> tuple[Arrays, dict[str, Any]]:
-        place = found["archive"]
-        sources = origin(place, FILE.remote)
-        x, labels, test_x, test_labels = read_batches(place)
-        parts = set_aside(change(x), labels, VALIDATION, SEED)
-        return {**parts, "test_x": change(test_x), "test_labels": test_labels}, {"sources": sources}
+
+@dataset("scifar", about="CIFAR-10 in colour, pixel by pixel")
+def scifar(data_dir: Folder = None) -> Task:
+    """Load sequential CIFAR-10: red, green, blue, each (value / 255 − mean) / deviation; 45,000 / 5,000 / 10,000."""
+    form = Form(
+        scale=tuple(1 / (255 * deviation) for deviation in DEVIATION),
+        shift=tuple(-mean / deviation for mean, deviation in zip(MEAN, DEVIATION, strict=True)),
+    )
+    splits = make_splits(_arrays("scifar", lambda x: x, data_dir), "values", form)
+    return Task("scifar", "values", CLASSES, splits, inputs=3, class_names=CLASS_NAMES)
+
+
+def _arrays(name: str, convert: Callable[[np.ndarray], np.ndarray], data_dir: Folder) -> Arrays:
+    """Prepared arrays of the images, converted from [N, 1024, 3]."""
+
+    def make(places: dict[str, Path]) -> Prepared:
+        x, labels, test_x, test_labels = read_batches(places["archive"])
+        parts = hold_out(convert(x), labels, VALIDATION, SEED)
+        return {**parts, "test_x": convert(test_x), "test_labels": test_labels}, {}
 
     settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION}
-    return prepared_from(name, FOLDERS, {"archive": FILE}, data_dir, settings, make)
+    return prepared_from(name, RAW, data_dir, settings, make)[0]
+
+
+def grey(x: np.ndarray) -> np.ndarray:
+    """Convert [N, 1024, 3] bytes to [N, 1024, 1]: 0.299 R + 0.587 G + 0.114 B in Pillow's fixed point."""
+    out = np.empty((*x.shape[:-1], 1), np.uint8)
+    for first in range(0, len(x), 5_000):  # in parts, because the products need four bytes
+        part = x[first : first + 5_000].astype(np.uint32)
+        out[first : first + 5_000, :, 0] = (
+            part[..., 0] * 19595 + part[..., 1] * 38470 + part[..., 2] * 7471 + 0x8000
+        ) >> 16
+    return out
 
 
 def read_batches(place: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training images [50000, 1024, 3], row by row, and labels; then those of the test."""
-    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for path, raw in members(place, FILE.remote):
+    """Read training images [50000, 1024, 3], row by row, and labels; then those of the test.
+
+    Raises:
+        DataError: If a batch is missing or damaged.
+    """
+    batches: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for path, raw in members(place, ARCHIVE.remote):
         match = re.search(r"(?:^|/)(data_batch_[1-5]|test_batch)(\.bin)?$", path)
         if match:
             where = f"{place}: {path}"
-            found[match[1]] = _binary(where, raw) if match[2] else _pickled(where, raw)
-    missing = [name for name in (*TRAIN, TEST) if name not in found]
+            batches[match[1]] = _binary(where, raw) if match[2] else _pickled(where, raw)
+    missing = [name for name in (*TRAIN, TEST) if name not in batches]
     if missing:
         raise DataError(f"{place} must hold {', '.join((*TRAIN, TEST))} (.bin or pickled), got no {missing[0]}")
-    x = np.concatenate([found[name][0] for name in TRAIN])
-    return x, np.concatenate([found[name][1] for name in TRAIN]), *found[TEST]
+    x = np.concatenate([batches[name][0] for name in TRAIN])
+    return x, np.concatenate([batches[name][1] for name in TRAIN]), *batches[TEST]
 
 
 def _binary(where: str, raw: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -88,13 +123,13 @@ def _checked(where: str, planes: np.ndarray, labels: np.ndarray) -> tuple[np.nda
 
 def _pickled(where: str, raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     try:
-        held = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
-    # Whatever a damaged stream makes the unpickler stumble over.
+        batch = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
+    # A damaged stream can make the unpickler raise anything.
     except Exception as error:
         raise DataError(f"{where} must be a pickled batch of CIFAR-10: {error}") from None
-    if not isinstance(held, dict):
-        raise DataError(f"{where} must be a pickled dictionary, got {type(held).__name__}")
-    named = {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in held.items()}
+    if not isinstance(batch, dict):
+        raise DataError(f"{where} must be a pickled dictionary, got {type(batch).__name__}")
+    named = {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
     data, labels = named.get("data"), named.get("labels")
     if not isinstance(data, _Array) or data.shape != (BATCH, 3072) or data.kind not in ("u1", "|u1"):
         got = f"{data.kind} {data.shape}" if isinstance(data, _Array) else type(data).__name__
@@ -104,11 +139,11 @@ def _pickled(where: str, raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(labels, list) or len(labels) != BATCH or not all(type(label) is int for label in labels):
         raise DataError(f'{where} must hold "labels", a list of {BATCH} integers')
     planes = np.frombuffer(data.raw, np.uint8).reshape(BATCH, 3072, order="F" if data.fortran else "C")
-    return _checked(where, planes, np.array(labels, np.int64))
+    return _checked(where, planes, np.array(labels, object))  # of any size: a pickle holds Python integers
 
 
 class _Array:
-    """Stands in for a numpy array: keeps what the pickle says of it."""
+    """Replaces a numpy array: keeps the state in the pickle."""
 
     shape: tuple[int, ...] = ()
     kind = ""
@@ -123,7 +158,7 @@ class _Array:
 
 
 class _Type:
-    """Stands in for a numpy type."""
+    """Replaces a numpy dtype."""
 
     def __init__(self, name: bytes | str, *_: object) -> None:
         self.name = name.decode("latin1") if isinstance(name, bytes) else str(name)
@@ -133,7 +168,7 @@ class _Type:
 
 
 class _Ndarray:
-    """Stands in for numpy.ndarray itself, which is only named."""
+    """Replaces numpy.ndarray, which is only named."""
 
 
 def _encode(text: str, encoding: object = None) -> bytes:
@@ -150,5 +185,5 @@ class _Unpickler(pickle.Unpickler):
         if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
             return lambda *_: _Array()
         if (module, name) not in allowed:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which such a file does not need")
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs")
         return allowed[module, name]

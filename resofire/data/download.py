@@ -1,44 +1,62 @@
-"""Downloads: resumed where they stopped, checked against what is known of the file, renamed when they are right."""
+"""Downloads: resumed after an interruption, checked against the known size and checksum, then renamed."""
 
 import http.client
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from .files import DataError, Remote, require_checksum
-from .store import locked, writing
+from .files import Remote
+from .store import checksum, locked, write_errors
+from .task import DataError
 
 PIECE = 1 << 18
-TIMEOUT = 30.0
+# Seconds: for one answer of the server, and for a whole download.
+TIMEOUT, TOTAL = 30.0, 3600.0
 
 
 def fetch(remote: Remote, folder: Path, name: str) -> Path:
-    """The file, in this folder under its own name. `name` is the data set's, for people."""
-    file, rough = folder / remote.name, folder / f"{remote.name}.part"
+    """Download a file, or resume its download.
+
+    Args:
+        remote: The file.
+        folder: Where to put it.
+        name: Name of the data set, for messages.
+
+    Returns:
+        Its path.
+
+    Raises:
+        DataError: If it cannot be downloaded in time, or is another file. What has arrived is kept to resume from.
+    """
+    file, partial = folder / remote.name, folder / f"{remote.name}.part"
     with locked(folder.with_suffix(".lock")):
         if file.exists():  # another process was first
             return file
-        with writing(folder):
+        with write_errors(folder):
             folder.mkdir(exist_ok=True)
-            have = rough.stat().st_size if rough.exists() else 0
-            if have > remote.size:
-                rough.unlink()
+            if _size(partial) > remote.size:
+                partial.unlink()
         try:
-            _receive(remote, rough, name)
+            _receive(remote, partial, name)
         except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code == 416:  # there is no such rest
-                rough.unlink(missing_ok=True)
+            if isinstance(error, urllib.error.HTTPError) and error.code == 416:  # nothing to resume from there
+                partial.unlink(missing_ok=True)
             raise _failed(remote, name, getattr(error, "reason", "") or error) from None
-        have = rough.stat().st_size
-        if have < remote.size:
-            raise _failed(remote, name, f"it stopped after {have} of {remote.size} bytes, a second try goes on there")
-        try:
-            require_checksum(rough, remote)
-        except DataError:
-            rough.unlink()
-            raise
-        rough.rename(file)
+        if _size(partial) < remote.size:
+            reason = f"it stopped after {_size(partial)} of {remote.size} bytes, try again to resume"
+            raise _failed(remote, name, reason)
+        kind, expected = remote.checksum.split(":")
+        actual = checksum(partial, kind)
+        if _size(partial) > remote.size or actual != expected:
+            partial.unlink()
+            raise DataError(f"{name}: {remote.url} must have {kind} {expected}, got {actual}: it is another file")
+        partial.rename(file)
     return file
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 def _failed(remote: Remote, name: str, reason: object) -> DataError:
@@ -48,24 +66,27 @@ def _failed(remote: Remote, name: str, reason: object) -> DataError:
     )
 
 
-def _receive(remote: Remote, rough: Path, name: str) -> None:
-    from tqdm import tqdm
+def _receive(remote: Remote, partial: Path, name: str) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    have = rough.stat().st_size if rough.exists() else 0
-    if have == remote.size:
+    size, deadline = _size(partial), time.monotonic() + TOTAL
+    if size == remote.size:
         return
-    request = urllib.request.Request(remote.url, headers={"Range": f"bytes={have}-"} if have else {})
+    request = urllib.request.Request(remote.url, headers={"Range": f"bytes={size}-"} if size else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
-        if have and reply.status != 206:  # it begins from the start: so do we
-            have = 0
+        if size and reply.status != 206:  # the server starts over, and so do we
+            size = 0
         length = reply.headers.get("Content-Length")
-        if length is not None and have + int(length) != remote.size:
-            raise _failed(remote, name, f"it must have {remote.size} bytes, got {have + int(length)}: another file")
-        with (
-            rough.open("ab" if have else "wb") as out,
-            tqdm(total=remote.size, initial=have, unit="B", unit_scale=True, desc=f"{name}: {remote.name}") as bar,
-        ):
-            while have <= remote.size and (piece := reply.read(PIECE)):
+        if length is not None and size + int(length) != remote.size:
+            raise _failed(remote, name, f"it must have {remote.size} bytes, got {size + int(length)}: another file")
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        with partial.open("ab" if size else "wb") as out, Progress(*columns, console=Console(stderr=True)) as progress:
+            bar = progress.add_task(f"{name}: {remote.name}", total=remote.size, completed=size)
+            while size <= remote.size and (piece := reply.read1(PIECE)):
                 out.write(piece)
-                bar.update(len(piece))
-                have += len(piece)
+                size += len(piece)
+                progress.update(bar, completed=size)
+                if time.monotonic() > deadline and size < remote.size:
+                    minutes = f"{TOTAL / 60:.0f} minutes"
+                    raise _failed(remote, name, f"{size} of {remote.size} bytes in {minutes}, try again to resume")

@@ -1,7 +1,6 @@
-"""Where the raw files of a data set come from: a folder of the user's, or a download that is checked.
+"""Raw files of data sets: found in the user's folder under any usual name and compression, or downloaded and checked.
 
-A file is found under any of its usual names, as it is or compressed; a collection of files as a folder or an archive.
-Nothing is unpacked to disk: members are read one by one, so that no archive can write anywhere.
+Nothing is unpacked to disk: members of an archive are read one by one, so that no archive can write anywhere.
 """
 
 import bz2
@@ -17,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .store import Arrays, cache_dir, checksum, earlier, prepared
-from .store import DataError as DataError
+from .store import Prepared, cache_dir, checksum, earlier, prepared
+from .task import DataError
 
+Folder = str | os.PathLike[str] | None
 COMPRESSIONS = ("", ".gz", ".xz", ".bz2", ".zip")
 ARCHIVES = ("", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".zip")
-
-
 # What reading a damaged file may raise; an encrypted zip raises RuntimeError.
 BROKEN = (
     OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
@@ -32,11 +30,11 @@ BROKEN = (
 
 @dataclass(frozen=True)
 class Remote:
-    """A file on the net, known in advance."""
+    """A download with known contents. `checksum` is "md5:…" or "sha256:…"."""
 
     url: str
     size: int
-    checksum: str  # "md5:…" or "sha256:…"
+    checksum: str
 
     @property
     def name(self) -> str:
@@ -44,14 +42,15 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RawFile:
     """A file that a data set is made from.
 
-    names      its usual names, without what a compression appends; may hold a * for versions
-    archive    whether it is a collection of files (a folder or an archive)
-    remote     where to download it; None if it is not known in advance, or may not be passed on
-    source     of what we do not download: where people get it, and why they must
-    inside     of a collection: paths that show that a folder, whatever its name, is the collection itself
+    Attributes:
+        names: Its usual names, without the suffix of a compression; a * matches versions.
+        archive: Whether it is a collection of files: a folder or an archive.
+        remote: Where to download it; None if its contents are not fixed or may not be redistributed.
+        source: Without `remote`: where users get it, and why they must.
+        inside: Paths that identify a folder of any name as the collection itself.
     """
 
     names: tuple[str, ...]
@@ -61,82 +60,109 @@ class Wanted:
     inside: tuple[str, ...] = ()
 
 
-def data_dir(given: str | os.PathLike[str] | None) -> Path | None:
-    """The folder that was named, else RESOFIRE_DATA, else None."""
-    chosen = given or os.environ.get("RESOFIRE_DATA")
-    if not chosen:
-        return None
-    origin = "--data-dir" if given else "RESOFIRE_DATA"
-    try:
-        folder = Path(chosen).expanduser()
-        there = folder.is_dir()
-    except (OSError, RuntimeError) as error:  # a name that is too long, a user who is not known
-        raise DataError(f"{origin} must be a folder, got {chosen}: {error}") from None
-    if not there:
-        raise DataError(f"{origin} must be a folder, got {folder}")
-    if not os.access(folder, os.R_OK | os.X_OK):
-        raise DataError(f"{origin} {folder} cannot be read: permission denied")
-    return folder
+@dataclass(frozen=True)
+class RawFiles:
+    """All files of a data set, and the sub-folders where users keep them; the first is the name of the set."""
+
+    folders: tuple[str, ...]
+    files: dict[str, RawFile]
+
+    @property
+    def downloads(self) -> Path:
+        return cache_dir() / "downloads" / self.folders[0]
 
 
 def prepared_from(
-    name: str, folders: tuple[str, ...], wanted: dict[str, Wanted], given: str | os.PathLike[str] | None,
-    settings: dict[str, Any], make: Callable[[dict[str, Path]], tuple[Arrays, dict[str, Any]]],
-) -> tuple[Arrays, dict[str, Any]]:  # fmt: skip
-    """What `make` gives of these files, as `store.prepared` does: made again when they have changed.
+    name: str, raw: RawFiles, folder: Folder, settings: dict[str, Any], make: Callable[[dict[str, Path]], Prepared]
+) -> Prepared:
+    """Open or make a prepared data set, as `store.prepared`; it is made again when its raw files change.
 
-    If none of the files is there, but the set was prepared before, that is opened: nothing is downloaded for it.
+    If none of the files is present but the set was prepared before, that is opened and nothing is downloaded.
+
+    Args:
+        name: Name of the prepared set.
+        raw: Its raw files.
+        folder: The user's data folder; None for RESOFIRE_DATA.
+        settings: What else the result depends on.
+        make: Makes arrays and facts from the paths of the files.
+
+    Returns:
+        Arrays and facts; the facts include the checksums of the files.
     """
-    found = {key: find(folders, file, given) for key, file in wanted.items()}
-    before = None if any(found.values()) else earlier(name, settings)
-    if before is not None:
-        return before
-    places = {key: place or obtain(folders, wanted[key], given) for key, place in found.items()}
+    found = {key: find(raw, key, folder) for key in raw.files}
+    cached = None if any(found.values()) else earlier(name, settings)
+    if cached is not None:
+        return cached
+    places = {key: place or obtain(raw, key, folder) for key, place in found.items()}
+
+    def make_with_sources() -> Prepared:
+        sources: dict[str, str] = {}
+        for key, place in places.items():
+            sources |= provenance(place, raw.files[key].remote)
+        arrays, facts = make(places)
+        return arrays, {"sources": sources, **facts}
+
     sources = {key: identity(place) for key, place in places.items()}
-    return prepared(name, {**settings, "sources": sources}, lambda: make(places))
+    return prepared(name, {**settings, "sources": sources}, make_with_sources)
 
 
-def find(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[str] | None = None) -> Path | None:
-    """The file or folder that is wanted, if it is here: the user's, or one downloaded before.
+def data_dir(folder: Folder) -> Path | None:
+    """The user's data folder: the argument, else RESOFIRE_DATA, else None.
 
-    folders    how a sub-folder for this set may be called; the first is its name
+    Raises:
+        DataError: If it is no readable folder.
     """
-    base = data_dir(given)
-    # A sub-folder of this set before the folder itself: MNIST and Fashion-MNIST share their file names.
-    places = [] if base is None else [*(base / folder for folder in folders), base]
-    for place in [*places, _downloads(folders)]:
-        for name in wanted.names:
-            for ending in ARCHIVES if wanted.archive else COMPRESSIONS:
+    chosen = folder or os.environ.get("RESOFIRE_DATA")
+    if not chosen:
+        return None
+    origin = "--data-dir" if folder else "RESOFIRE_DATA"
+    try:
+        path = Path(chosen).expanduser()
+        exists = path.is_dir()
+    except (OSError, RuntimeError) as error:  # a name that is too long, an unknown user
+        raise DataError(f"{origin} must be a folder, got {chosen}: {error}") from None
+    if not exists:
+        raise DataError(f"{origin} must be a folder, got {path}")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise DataError(f"{origin} {path} cannot be read: permission denied")
+    return path
+
+
+def find(raw: RawFiles, key: str, folder: Folder = None) -> Path | None:
+    """The path of one of the files, in the user's folder or downloaded before; None if it is in neither."""
+    file, base = raw.files[key], data_dir(folder)
+    # Sub-folders first: MNIST and Fashion-MNIST share their file names.
+    places = [] if base is None else [*(base / name for name in raw.folders), base]
+    for place in [*places, raw.downloads]:
+        for name in file.names:
+            for ending in ARCHIVES if file.archive else COMPRESSIONS:
                 candidates = sorted(place.glob(name + ending)) if "*" in name else [place / (name + ending)]
-                for found in candidates:
-                    if found.is_file() or (wanted.archive and ending == "" and found.is_dir()):
-                        return found
-        if any((place / path).exists() for path in wanted.inside):
+                for path in candidates:
+                    if path.is_file() or (file.archive and ending == "" and path.is_dir()):
+                        return path
+        if any((place / path).exists() for path in file.inside):
             return place
     return None
 
 
-def obtain(folders: tuple[str, ...], wanted: Wanted, given: str | os.PathLike[str] | None = None) -> Path:
-    """The download of what is not here, or a sentence on where to get it and where to put it."""
-    if wanted.remote is None:
-        base = data_dir(given)
-        where = _downloads(folders) if base is None else base / folders[0]
-        form = "a folder, .tar.gz or .zip" if wanted.archive else "as it is or compressed"
+def obtain(raw: RawFiles, key: str, folder: Folder = None) -> Path:
+    """Download a missing file, or raise a DataError that says where to get it and where to put it."""
+    file = raw.files[key]
+    if file.remote is None:
+        base = data_dir(folder)
+        place = raw.downloads if base is None else base / raw.folders[0]
+        form = "a folder, .tar.gz or .zip" if file.archive else "plain or compressed"
         raise DataError(
-            f"{folders[0]}: {wanted.names[0].rstrip('*')} ({form}) is not there: get it from {wanted.source}, put it "
-            f"into {where} or name its folder with --data-dir"
+            f"{raw.folders[0]}: {file.names[0].rstrip('*')} ({form}) is missing: get it from {file.source}, put it "
+            f"into {place} or name its folder with --data-dir"
         )
     from .download import fetch
 
-    return fetch(wanted.remote, _downloads(folders), folders[0])
-
-
-def _downloads(folders: tuple[str, ...]) -> Path:
-    return cache_dir() / "downloads" / folders[0]
+    return fetch(file.remote, raw.downloads, raw.folders[0])
 
 
 def identity(place: Path) -> list[str | int]:
-    """What tells a source from another one without reading it: where it is, its size and when it was written."""
+    """What distinguishes a file or folder from another one without reading it: path, size and time of change."""
     state = place.stat()
     if not place.is_dir():
         return [str(place.resolve()), state.st_size, state.st_mtime_ns]
@@ -144,42 +170,36 @@ def identity(place: Path) -> list[str | int]:
     for folder, _, names in os.walk(place):
         for name in names:
             path = os.path.join(folder, name)
-            if not os.path.exists(path):  # a link to nowhere
+            if not os.path.exists(path):  # a dangling link
                 continue
             state = os.stat(path)
             count, size, latest = count + 1, size + state.st_size, max(latest, state.st_mtime_ns)
     return [str(place.resolve()), count, size, latest]
 
 
-def origin(place: Path, remote: Remote | None = None) -> dict[str, str]:
-    """The checksum of a source, for the manifest, and whether it is the official file.
+def provenance(place: Path, remote: Remote | None = None) -> dict[str, str]:
+    """The checksum of a raw file, for the manifest, and whether it is the official one.
 
-    One that bears an official name but not its checksum may have been packed anew: its contents are what counts.
+    A file with an official name and another checksum is accepted: it may be repacked, and its contents are checked.
     """
     if place.is_dir():
         return {place.name: "a folder"}
     official = ""
     if remote is not None and place.stat().st_size == remote.size:
-        kind, wanted = remote.checksum.split(":")
-        official = ", official" if checksum(place, kind) == wanted else ""
+        kind, expected = remote.checksum.split(":")
+        official = ", official" if checksum(place, kind) == expected else ""
     return {place.name: f"sha256:{checksum(place)}{official}"}
 
 
-def require_checksum(file: Path, remote: Remote) -> None:
-    """Refuses a download that is not the file that it should be."""
-    kind, wanted = remote.checksum.split(":")
-    size = file.stat().st_size
-    if size != remote.size:
-        raise DataError(f"{file} must have {remote.size} bytes, got {size}: it is truncated or another file")
-    found = checksum(file, kind)
-    if found != wanted:
-        raise DataError(f"{file} must have {kind} {wanted}, got {found}: it is corrupt or another file")
-
-
 def read(file: Path, remote: Remote | None = None) -> bytes:
-    """The contents of a file, whatever it is compressed with; told by its first bytes, not by its name.
+    """Read a file, decompressed; its first bytes decide how, not its name.
 
-    remote    the official file, to say what was expected
+    Args:
+        file: The file.
+        remote: The official file, for the error message.
+
+    Raises:
+        DataError: If it cannot be read or is damaged.
     """
     try:
         raw = file.read_bytes()
@@ -189,21 +209,26 @@ def read(file: Path, remote: Remote | None = None) -> bytes:
             return lzma.decompress(raw)
         if raw[:3] == b"BZh":
             return bz2.decompress(raw)
-        if raw[:4] == b"PK\x03\x04":
-            with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-                names = [name for name in archive.namelist() if not name.endswith("/")]
-                if len(names) != 1:
-                    raise DataError(f"{file} must hold one file, got {len(names)}")
+        if raw[:4] != b"PK\x03\x04":
+            return raw
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+            if len(names) == 1:
                 return archive.read(names[0])
-        return raw
     except BROKEN as error:
         raise _damaged(file, remote, "it is truncated or corrupt", error) from None
+    raise DataError(f"{file} must hold one file, got {len(names)}")
 
 
 def members(place: Path, remote: Remote | None = None) -> Iterator[tuple[str, bytes]]:
-    """The files in a folder or an archive of any kind, as (path with /, contents); an archive's in its own order.
+    """Iterate over the files in a folder or an archive as (path with /, contents), an archive in its own order.
 
-    remote    the official file, to say what was expected
+    Args:
+        place: The folder or archive.
+        remote: The official file, for the error message.
+
+    Raises:
+        DataError: If it cannot be read or is damaged.
     """
     if place.is_dir():
         for file in sorted(place.rglob("*")):
@@ -221,9 +246,9 @@ def members(place: Path, remote: Remote | None = None) -> Iterator[tuple[str, by
             return
         with tarfile.open(place, "r:*") as archive:
             for member in archive:
-                held = archive.extractfile(member) if member.isfile() else None
-                if held is not None:
-                    yield member.name.removeprefix("./"), held.read()
+                contents = archive.extractfile(member) if member.isfile() else None
+                if contents is not None:
+                    yield member.name.removeprefix("./"), contents.read()
             # The checksum of a compression comes last, behind the end of the archive.
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass
@@ -232,7 +257,7 @@ def members(place: Path, remote: Remote | None = None) -> Iterator[tuple[str, by
 
 
 def read_plain(file: Path) -> bytes:
-    """The contents of a file as they are."""
+    """Read a file as it is."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -243,5 +268,5 @@ def _damaged(file: Path, remote: Remote | None, why: str, error: BaseException) 
     official = ""
     if remote is not None and file.name == remote.name:
         official = f" (the official file has {remote.size} bytes, this one {file.stat().st_size})"
-    said, *_ = [*str(error).splitlines(), type(error).__name__]
-    return DataError(f"{file} cannot be read, {why}{official}: {said.rstrip(':')}")
+    reason, *_ = [*str(error).splitlines(), type(error).__name__]
+    return DataError(f"{file} cannot be read, {why}{official}: {reason.rstrip(':')}")

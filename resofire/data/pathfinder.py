@@ -1,16 +1,16 @@
-"""Pathfinder (32 × 32) and Path-X (128 × 128): do two discs lie on one and the same dashed snake? Pixels in a row.
+"""Pathfinder (32 × 32) and Path-X (128 × 128): do two discs lie on the same dashed path? Pixels in a row.
 
-The released folder of PNGs if the user has it, else our own generator by the procedure of Linsley et al. (2018) that
-LRA used: two snakes of 14 paddles grow in turn from seeds close to each other; then come short distractors; a disc
-marks one snake's first tip, another the far tip of the same snake (label 1) or of the other one (label 0).
+The released folder of PNGs if the user has it, else our generator, after the procedure of Linsley et al. (2018) that
+LRA used: two paths of 14 paddles grow in turn from nearby seeds; then come short distractors; one disc marks the first
+tip of a path, another the far tip of the same path (label 1) or of the other one (label 0).
 
-Image i is a function of the seed and i, by integers alone: orientations, stamps and weights are tables, made once
-and rounded. So the bytes are the same on any machine and for any number of workers.
+Image i is a function of the seed and i, in integers alone: orientations, stamps and weights are tables, computed once
+and rounded. So the bytes are the same on any machine with any number of workers.
 
-On purpose not as published: there, a paddle is not held against the latest paddle of the other snake, so two snakes may
-cross where both grow at once; and any may pass through a gap of another. The label is then a matter of opinion. Here a
-snake keeps off all but its own last paddle, and crosses neither itself nor a target, the gaps included; and no tip of
-a target is so close to the other that its disc would lie on both.
+Deliberately different from the publication: there, a paddle is not checked against the latest paddle of the other path,
+so that two paths may cross where both grow at once, and any path may pass through a gap of another. The label is then
+ambiguous. Here a path keeps off all paddles but its own last one and crosses neither itself nor a target, gaps
+included, and no tip of a target is so close to the other target that its disc would lie on both.
 """
 
 import math
@@ -18,30 +18,27 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
-from . import _pathfinder_kernels as kernels
 from . import pathfinder_release as release
-from .store import prepared, room
-from .task import Form, Split, Task
+from .files import Folder
+from .registry import dataset
+from .store import Prepared, empty_bytes, prepared
+from .task import SPLITS, Form, Task, make_splits, require_choice, require_counts
 
 VERSION = 2
-SPLITS = ("train", "validation", "test")
 COUNTS = (160_000, 20_000, 20_000)
-KINDS = ("tokens", "values")
-# Images that one call of the compiled code draws.
+# Images per call of the compiled code.
 BLOCK = 64
+# A cell of a paddle's shape can touch the mask if both together reach this: 1.8 of 255.
+TOUCH = 459
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the images are like; lengths in pixels.
-
-    margins    half the gap between paddles; one of them is drawn for each image
-    """
+    """Properties of the images; lengths in pixels. Each image has one of `margins`, half the gap between paddles."""
 
     size: int
     margins: tuple[int, ...]
@@ -62,7 +59,7 @@ class Settings:
     marker: int = 128
 
 
-# The second: what LRA says of its Pathfinder128, the rest the published generator's defaults.
+# Of 128: what LRA states for its Pathfinder128, and otherwise the defaults of the published generator.
 SETTINGS = {
     32: Settings(32, (1,), 2, 0.5, 1.5, 7, 1.0, 5),
     128: Settings(128, (2, 3), 5, 1.5, 3.0, 20, 1.8, 8),
@@ -70,21 +67,21 @@ SETTINGS = {
 
 
 class Tables(NamedTuple):
-    """All geometry for one margin. Orientations 0 … 359 are degrees, of seeds; then one for each place on `circle`.
+    """All geometry for one margin. Orientations 0 … 359 are degrees, for seeds; then one per place on `circle`.
 
     masks             [orientations, n, n]: a paddle's widened shape, 255 at most
     targets, others   [orientations, n, n]: a paddle's picture, in a target and in a distractor
-    cells, firm       [orientations, m, 3], [orientations, 2]: the shape as a list of y, x, value, and how many of its
-                      cells are full, and how many can touch at all; they come first
+    cells, firm       [orientations, m, 3], [orientations, 2]: the shape as a list of y, x, value; the numbers of its
+                      full cells, which come first, and of those that can touch, which come next
     heads, pivots     [360, 2]: from a seed's tail to its head, from there to its pivot
     steps             [orientations, 2]: from a pivot to the next one
     circle            [places, 2]: from a pivot to the far ends a paddle may have
-    bends             [orientations, places]: how likely a turn is, of 2¹⁶
+    bends             [orientations, places]: weight of a turn, of 2¹⁶
     ring              [360, 2]: from the first seed's tail to the second's
     near              [m, 2]: the margin around a place
     disc              [n, n]: the marker
     least             the sum of weights below which there is no room
-    clear             how far a tip is from the other snake, squared
+    clear             least distance of a tip from the other target, squared
     """
 
     masks: np.ndarray
@@ -111,36 +108,42 @@ class Tables(NamedTuple):
     distractor_retries: int
 
 
-def load(
-    data_dir: str | os.PathLike[str] | None = None, *, size: int = 32, kind: str = "tokens", seed: int = 0,
+@dataset("pathx", about="the same, 128 x 128", size=128)
+@dataset("pathfinder", about="are two dots on one path? 32 x 32 (Long Range Arena)", size=32)
+def pathfinder(
+    data_dir: Folder = None, *, size: int = 32, kind: str = "tokens", seed: int = 0,
     counts: tuple[int, int, int] = COUNTS, workers: int | None = None,
 ) -> Task:  # fmt: skip
-    """The released images if they are in the user's folder (80/10/10 % of them, in their order), else generated.
+    """Load Pathfinder: the released images if they are in the user's folder (80/10/10 %, in order), else generated.
 
-    kind       "tokens": grey levels 0 … 255; "values": the same from -1 to 1
-    counts     how many to generate for train, validation and test
-    workers    threads that generate; the result does not depend on it
+    Args:
+        data_dir: Folder with the release.
+        size: Pixels along a side, 32 or 128.
+        kind: "tokens", grey levels 0 … 255, or "values", the same from -1 to 1.
+        seed: Seed of the generator.
+        counts: How many to generate for train, validation and test.
+        workers: Threads that generate; the result does not depend on it.
+
+    Returns:
+        The task.
     """
-    if size not in SETTINGS:
-        raise ValueError(f"pathfinder: size must be one of {', '.join(map(str, SETTINGS))}, got {size!r}")
-    if kind not in KINDS:
-        raise ValueError(f"pathfinder: kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    if len(counts) != 3 or any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in counts):
-        raise ValueError(f"pathfinder: counts must be three numbers, of train, validation and test, got {counts!r}")
+    require_choice("pathfinder", "size", size, tuple(SETTINGS))
+    require_choice("pathfinder", "kind", kind, ("tokens", "values"))
+    require_counts("pathfinder", "counts", counts)
     name = "pathfinder" if size == 32 else "pathx"
-    released = release.released(data_dir, size)
-    settings: dict[str, object] = {"version": VERSION, "size": size}
+    released = release.find(data_dir, size)
+    settings: dict[str, Any] = {"version": VERSION, "size": size}
     if released is None:
         settings |= {"seed": seed, "counts": list(counts), "generator": repr(SETTINGS[size])}
     else:
         settings |= {"files": release.identity(released)}
 
-    def make() -> tuple[dict[str, np.ndarray], dict[str, object]]:
+    def make() -> Prepared:
         if released is None:
             images, labels = generate(sum(counts), seed, size=size, workers=workers)
             parts = list(counts)
         else:
-            images, labels = release.images(released, size)
+            images, labels = release.read(released, size)
             tenth = len(images) // 10
             parts = [len(images) - 2 * tenth, tenth, tenth]
         ends = np.cumsum([0, *parts]).tolist()
@@ -149,22 +152,20 @@ def load(
             arrays[f"{split}-images"], arrays[f"{split}-labels"] = images[first:end], labels[first:end]
         return arrays, {"origin": "generated" if released is None else "files"}
 
-    arrays, _ = prepared(name, settings, make)
-    form = Form() if kind == "tokens" else Form(scale=2 / 255, shift=-1.0)
-    splits = {}
-    for split in SPLITS:
-        images = arrays[f"{split}-images"]
-        stored = images if kind == "tokens" else images[..., None]
-        splits[split] = Split(stored, arrays[f"{split}-labels"], kind=kind, form=form)
+    stored, _ = prepared(name, settings, make)
+    arrays = {name.replace("-images", "_x").replace("-", "_"): array for name, array in stored.items()}
+    class_names = ("different paths", "same path")
     if kind == "tokens":
-        return Task(name, kind, 2, splits, vocabulary=256)
-    return Task(name, kind, 2, splits, inputs=1)
+        return Task(name, kind, 2, make_splits(arrays, kind), vocabulary=256, class_names=class_names)
+    arrays |= {f"{split}_x": arrays[f"{split}_x"][..., None] for split in SPLITS}
+    splits = make_splits(arrays, kind, Form(scale=2 / 255, shift=-1.0))
+    return Task(name, kind, 2, splits, inputs=1, class_names=class_names)
 
 
 def generate(
     count: int, seed: int = 0, *, size: int = 32, first: int = 0, workers: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Images first … first + count - 1 of a seed, [count, size²] uint8, and their labels [count] uint8."""
+    """Generate images first … first + count - 1 of a seed, [count, size²] uint8, and their labels [count] uint8."""
     images, labels, _ = traced(count, seed, size=size, first=first, workers=workers, keep=False)
     return images, labels
 
@@ -172,11 +173,13 @@ def generate(
 def traced(
     count: int, seed: int = 0, *, size: int = 32, first: int = 0, workers: int | None = None, keep: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `generate`, and the target paddles [count, 2, 14, 7] if they are to be kept: pivot, orientation, where the
-    paddle's stamp lies and its far end, places as y, x."""
+    """As `generate`, with the target paddles [count, 2, 14, 7] if `keep`: pivot, orientation, place of the stamp and
+    far end, places as y, x."""
+    from . import pathfinder_kernels as kernels
+
     settings = SETTINGS[size]
     choices = tuple(tables(settings, margin) for margin in settings.margins)
-    images = room((count, size * size))
+    images = empty_bytes((count, size * size))
     labels = np.empty(count, np.uint8)
     shape = (2, settings.contour_length, 7)
     traces = np.empty((count if keep else 0, *shape), np.int64)
@@ -187,7 +190,7 @@ def traced(
         picture = np.empty((end - start, size, size), np.uint8)
         done = kernels.draw(np.uint64(seed % 2**64), first + start, choices, picture, labels[start:end], trace)
         if done != end - start:
-            raise RuntimeError(f"pathfinder: image {first + start + done} of seed {seed} found no room for its snakes")
+            raise RuntimeError(f"pathfinder: image {first + start + done} of seed {seed} has no room for its paths")
         images[start:end] = picture.reshape(end - start, -1)
         if keep:
             traces[start:end] = trace
@@ -200,6 +203,7 @@ def traced(
 
 @lru_cache
 def tables(settings: Settings, margin: int) -> Tables:
+    """Compute the tables of a margin."""
     length = settings.length
     degrees = [math.radians(angle) for angle in range(-180, 180)]
     reach = length + margin
@@ -209,7 +213,7 @@ def tables(settings: Settings, margin: int) -> Tables:
     turns = [math.atan2(y, x) for y, x in places]
     pictures = [_paddle(settings, margin, angle) for angle in degrees]
     pictures += [_paddle(settings, margin, angle + math.pi) for angle in turns]
-    # A line thinner than a pixel is dim: the brightest pixel of all is to have the level asked for.
+    # A line thinner than a pixel is dim: its brightest pixel gets the level of the settings.
     lines = np.stack([line for line, _ in pictures])
     masks = np.stack([mask for _, mask in pictures])
     cells, firm = _listed(masks)
@@ -241,7 +245,7 @@ def tables(settings: Settings, margin: int) -> Tables:
     )  # fmt: skip
 
 
-# Rounding looks past the last digits, in which the sines of two machines may differ.
+# Rounding ignores the last digits, in which the sines of two machines may differ.
 def _floor(value: float) -> int:
     return math.floor(value + 1e-9)
 
@@ -257,7 +261,7 @@ def _bend(continuity: float, last: float, turn: float) -> int:
 
 
 def _paddle(settings: Settings, margin: int, angle: float) -> tuple[np.ndarray, np.ndarray]:
-    """A paddle from the middle of a small square, and its shape widened by the margin, both scaled down by Lanczos."""
+    """A paddle from the centre of a small square, and its shape widened by the margin, both reduced by Lanczos."""
     scale = settings.scale
     half = settings.length + math.ceil(settings.thickness) + margin
     width = round(settings.thickness * scale)
@@ -284,7 +288,7 @@ def _disc(settings: Settings) -> np.ndarray:
     scale, half = settings.scale, math.ceil(settings.radius) + 2
     y, x = np.mgrid[-half * scale : half * scale, -half * scale : half * scale]
     small = _scaled(y**2 + x**2 <= (settings.radius * scale) ** 2, 2 * half)
-    # Its middle is at [half, half]; a row and a column more make that the middle of the square.
+    # Its centre is at [half, half]; one more row and column make that the centre of the square.
     return np.pad(small, ((0, 1), (0, 1)))
 
 
@@ -299,11 +303,13 @@ def _listed(masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.argsort(-masks.reshape(len(masks), -1).astype(np.int64), axis=1, kind="stable")
     values = np.take_along_axis(masks.reshape(len(masks), -1), order, 1).astype(np.int64)
     cells = np.stack([order // masks.shape[2] - half, order % masks.shape[2] - half, values], 2)
-    firm = np.stack([(values == 255).sum(1), (values >= kernels.TOUCH - 255).sum(1)], 1)
+    firm = np.stack([(values == 255).sum(1), (values >= TOUCH - 255).sum(1)], 1)
     return cells[:, : firm.max()].copy(), firm
 
 
 def _scaled(shape: np.ndarray, size: int) -> np.ndarray:
+    from PIL import Image
+
     # For bytes, Pillow computes with integers.
     image = Image.fromarray(shape.astype(np.uint8) * 255)
     return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS))

@@ -1,60 +1,62 @@
-"""Pathfinder as it was released: a folder of PNGs for each level, beside the lists that give their labels."""
+"""Pathfinder as released: a folder of PNGs for each level, and lists with their labels."""
 
 import hashlib
 import io
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from . import files
-from .files import ARCHIVES, DataError, data_dir, members
-from .store import room
+from .files import ARCHIVES, Folder, data_dir, members
+from .store import empty_bytes
+from .task import DataError
 
 LEVEL = "curv_contour_length_14"
-# The one image of the release that is an empty file; it is left out, as others do.
+# An image of the release that is an empty file; it is left out, as is customary.
 EMPTY = "imgs/0/sample_172.png"
 
 
-def released(given: str | os.PathLike[str] | None, size: int) -> Path | None:
-    """The user's folder that has imgs and metadata in it, or an archive; None if there is neither."""
-    base = data_dir(given)
+def find(folder: Folder, size: int) -> Path | None:
+    """The folder that has imgs and metadata in it, or an archive, in the user's folder; None if there is neither."""
+    base = data_dir(folder)
     if base is None:
         return None
     name = f"pathfinder{size}"
     folders = [base, base / name, base / ("pathfinder" if size == 32 else "pathx")]
-    folders += [place / name for place in (base / "lra_release", base / "lra_release" / "lra_release")]
-    for folder in folders:
-        place = folder / LEVEL
-        # A folder named by its level alone does not say of which size it is: the images do, when they are read.
+    deeper = [base / "lra_release" / name, base / "lra_release" / "lra_release" / name]
+    for place in (parent / LEVEL for parent in (*folders, *deeper)):
+        # The name of the level does not tell the size; it is checked when the images are read.
         if (place / "metadata").is_dir():
             return place
-    for folder in (base, base / name, base / ("pathfinder" if size == 32 else "pathx")):
+    for parent in folders:
         for ending in (*ARCHIVES[1:], ".gz"):
             for stem in (name, LEVEL, "lra_release"):
-                if (folder / (stem + ending)).is_file():
-                    return folder / (stem + ending)
+                if (parent / (stem + ending)).is_file():
+                    return parent / (stem + ending)
     return None
 
 
 def identity(place: Path) -> str:
-    """What tells one release from another without reading 200,000 images."""
+    """What distinguishes one release from another without reading 200,000 images."""
     digest = hashlib.sha256()
     if place.is_dir():
         for file in sorted((place / "metadata").glob("*.npy")):
             digest.update(file.name.encode() + files.read_plain(file))
-        _, *state = files.identity(place)
-        digest.update(repr(state).encode())
+        _, *sizes = files.identity(place)
+        digest.update(repr(sizes).encode())
     else:
-        facts = place.stat()
-        digest.update(f"{place.name} {facts.st_size} {facts.st_mtime_ns}".encode())
+        state = place.stat()
+        digest.update(f"{place.name} {state.st_size} {state.st_mtime_ns}".encode())
     return digest.hexdigest()
 
 
-def images(place: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """All images in the order of the metadata, and their labels."""
+def read(place: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Read all images in the order of the metadata, [N, size²] uint8, and their labels.
+
+    Raises:
+        DataError: If a file is missing or damaged.
+    """
     lists: dict[int, list[tuple[str, int]]] = {}
     pictures: dict[str, np.ndarray | None] = {}
     for path, raw in _files(place, size):
@@ -70,16 +72,16 @@ def images(place: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
     rows = [row for number in sorted(lists) for row in lists[number]]
     for path, _ in rows:
         if path not in pictures:
-            raise DataError(f"{place}/{path} is not there, though the metadata name it")
+            raise DataError(f"{place}/{path} is missing, but the metadata list it")
     kept = [(picture, label) for path, label in rows if (picture := pictures[path]) is not None]
-    grey = room((len(kept), size * size))
+    grey = empty_bytes((len(kept), size * size))
     for row, (picture, _) in enumerate(kept):
         grey[row] = picture
     return grey, np.array([label for _, label in kept], np.uint8)
 
 
 def _files(place: Path, size: int) -> Iterable[tuple[str, bytes]]:
-    """(path under the level's folder, contents)."""
+    """(path in the folder of the level, contents)."""
     if place.is_dir():
         return members(place)
     root = f"pathfinder{size}/{LEVEL}/"
@@ -87,7 +89,7 @@ def _files(place: Path, size: int) -> Iterable[tuple[str, bytes]]:
 
 
 def _labels(name: str, raw: bytes) -> list[tuple[str, int]]:
-    """Rows of metadata, an array or (as released) lines of text: folder, file, number, label, and more."""
+    """(path, label) of each row of the metadata, an array or (as released) text: folder, file, number, label, …"""
     try:
         if raw.startswith(b"\x93NUMPY"):
             rows = [[str(cell) for cell in row] for row in np.load(io.BytesIO(raw), allow_pickle=False)]
@@ -95,16 +97,18 @@ def _labels(name: str, raw: bytes) -> list[tuple[str, int]]:
             rows = [line.split() for line in raw.decode("utf-8").splitlines()]
     except (ValueError, TypeError, EOFError) as error:
         raise DataError(f"{name} cannot be read, it is truncated or corrupt: {error}") from None
-    found = []
+    labels = []
     for number, row in enumerate(rows, 1):
         if len(row) < 4 or row[3] not in ("0", "1"):
             got = row[3] if len(row) > 3 else f"{len(row)} columns"
             raise DataError(f"{name}, row {number} must have the label 0 or 1 in its fourth column, got {got}")
-        found.append((f"{row[0].strip('/')}/{row[1]}", int(row[3])))
-    return found
+        labels.append((f"{row[0].strip('/')}/{row[1]}", int(row[3])))
+    return labels
 
 
 def _picture(name: str, raw: bytes, size: int) -> np.ndarray:
+    from PIL import Image
+
     try:
         with Image.open(io.BytesIO(raw)) as image:
             grey = np.asarray(image.convert("L"))

@@ -1,4 +1,4 @@
-"""A data set for people: its figures, some samples as text, and a picture of some more."""
+"""Views of a data set: its statistics, some samples as text, a picture of more."""
 
 import math
 from typing import Any
@@ -11,50 +11,54 @@ COLUMNS, TILE, EDGE = 8, 96, 16
 
 
 def facts(task: Task) -> dict[str, Any]:
-    """Sizes, lengths and classes, split by split."""
-    found: dict[str, Any] = {
+    """Statistics of a task: sizes, lengths and classes of each split, in JSON types."""
+    statistics: dict[str, Any] = {
         "name": task.name, "kind": task.kind, "classes": task.classes, "inputs": task.inputs,
-        "vocabulary": task.vocabulary, "pairs": task.pairs, "per_step": task.per_step, "splits": {},
+        "vocabulary": task.vocabulary, "pairs": task.pairs, "per_step": task.per_step,
+        "class_names": task.class_names, "splits": {},
     }  # fmt: skip
     for name, split in task.splits.items():
         lengths = split.lengths.reshape(-1)
         labels = np.asarray(split.labels).reshape(-1).astype(np.int64)
-        found["splits"][name] = {
+        statistics["splits"][name] = {
             "size": len(split),
             "length_mean": float(lengths.mean()) if len(lengths) else 0.0,
             "length_quartiles": np.percentile(lengths, [0, 25, 50, 75, 100]).tolist() if len(lengths) else [],
-            # Below 0 are steps without a label.
+            # Steps without a label are negative.
             "labels": np.bincount(labels[labels >= 0], minlength=task.classes).tolist(),
         }
-    return found
+    return statistics
 
 
 def report(task: Task, samples: int = 3) -> str:
-    """Statistics and a few samples as text."""
-    found = facts(task)
+    """Describe a task: statistics and a few samples as text."""
     what = f"{task.vocabulary} tokens" if task.kind == "tokens" else f"values in {task.inputs} channel(s)"
     lines = [f"{task.name}: {what}, {task.classes} classes{', pairs' if task.pairs else ''}"]
-    for name, split in found["splits"].items():
+    for name, split in facts(task)["splits"].items():
         low, *_, high = split["length_quartiles"] or [0, 0]
         lines.append(
             f"  {name:<10} {split['size']:>7} of length {low:.0f} to {high:.0f}, mean {split['length_mean']:.0f}"
         )
         lines.append(f"  {'':<10} per class {split['labels']}")
     split_name, split = next(iter(task.splits.items()))
-    for i in spread(len(split), samples):
+    for i in evenly_spaced(len(split), samples):
         lines.append(f"  {split_name}[{i}] {_text(task, split.batch(np.array([i])))}")
     return "\n".join(lines)
 
 
-def spread(size: int, count: int) -> list[int]:
-    """Some numbers from all over a split: many sets are stored class by class."""
+def evenly_spaced(size: int, count: int) -> list[int]:
+    """At most `count` numbers below `size`, evenly spaced: many sets are stored class by class."""
     return [i * size // count for i in range(count)] if count < size else list(range(size))
 
 
 def _text(task: Task, one: Batch) -> str:
     flat = one.x.reshape(-1)
     label = one.labels.reshape(-1)
-    kind = f"label {int(label[0])}" if label.numel() == 1 else f"labels {label[:8].tolist()}…"
+    if label.numel() == 1:
+        name = str(int(label)) if task.class_names is None else task.class_names[int(label)]
+        kind = f"label {int(label)}" + (f" ({name})" if name != str(int(label)) else "")
+    else:
+        kind = f"labels {label[:8].tolist()}…"
     if task.kind == "values":
         shown = " ".join(f"{float(value):.2f}" for value in flat[:12])
         return f"{kind}: {shown}… (from {float(flat.min()):.2f} to {float(flat.max()):.2f})"
@@ -67,11 +71,11 @@ def _text(task: Task, one: Batch) -> str:
 
 
 def picture(task: Task, count: int = 40) -> Any:
-    """Some samples with their labels as an image: square sequences as pictures, waves as curves, tokens as rows."""
+    """Draw samples with their labels as a PIL image: square sequences as pictures, others as curves."""
     from PIL import Image, ImageDraw
 
     split = next(iter(task.splits.values()))
-    chosen = spread(len(split), count)
+    chosen = evenly_spaced(len(split), count)
     count = len(chosen)
     sheet = Image.new("L", (COLUMNS * (TILE + 4), math.ceil(count / COLUMNS) * (TILE + EDGE)), 255)
     pen = ImageDraw.Draw(sheet)

@@ -1,8 +1,7 @@
-"""Prepared data on disk: memory-mapped arrays beside a manifest, made once and opened in no time.
+"""The cache of prepared data: memory-mapped arrays beside a manifest, made once and opened at once.
 
-A set is prepared in a folder of its own under a temporary name, which is renamed when all is there: what has its name
-is whole. A lock keeps two processes from preparing the same set at once; the second waits and then finds it. What an
-interrupted preparation leaves behind is removed by the next one.
+A set is prepared in a folder with a temporary name, renamed when it is complete. A lock makes a second process wait for
+the first and then open its result. The next preparation removes what an interrupted one left behind.
 """
 
 import contextlib
@@ -11,135 +10,137 @@ import json
 import math
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
+
+from .task import DataError
 
 Arrays = dict[str, np.ndarray]
+Prepared = tuple[Arrays, dict[str, Any]]
 # Bytes: a larger array is made in a temporary file, not in memory.
 IN_MEMORY = 1 << 30
 
 
-class DataError(Exception):
-    """Something is wrong with a file, or it is not there. Its text is the sentence that is shown."""
-
-
 def cache_dir() -> Path:
-    """RESOFIRE_CACHE, or the user's cache folder."""
-    given = os.environ.get("RESOFIRE_CACHE")
-    if given:
-        return Path(given).expanduser()
+    """The cache folder: RESOFIRE_CACHE, or `resofire` in the user's cache folder."""
+    folder = os.environ.get("RESOFIRE_CACHE")
+    if folder:
+        return Path(folder).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
     return Path(base) / "resofire"
 
 
-def prepared(
-    name: str, settings: dict[str, Any], make: Callable[[], tuple[Arrays, dict[str, Any]]]
-) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays and facts that `make` gives for these settings, from disk if they have been made before.
+def prepared(name: str, settings: dict[str, Any], make: Callable[[], Prepared]) -> Prepared:
+    """Open a prepared data set; the first time, make it.
 
-    settings    all that the result depends on: the version of the pipeline, a seed, checksums of the files it came from
+    Args:
+        name: Name of the set.
+        settings: All that the result depends on: pipeline version, seed, identity of the raw files. JSON types.
+        make: Returns the arrays and a dictionary of facts about them.
+
+    Returns:
+        The arrays, memory-mapped, and the facts.
+
+    Raises:
+        DataError: If the cache cannot be written.
     """
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     folder = cache_dir() / f"{name}-{key}"
-    found = _open(folder, settings)
-    if found is not None:
-        return found
+    if (cached := _open(folder, settings)) is not None:
+        return cached
     with locked(folder.with_suffix(".lock")):
-        found = _open(folder, settings)
-        if found is not None:
-            return found
-        rough = folder.with_suffix(".part")
-        shutil.rmtree(rough, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        if (cached := _open(folder, settings)) is not None:
+            return cached
+        partial = folder.with_suffix(".part")
+        shutil.rmtree(partial, ignore_errors=True)
         arrays, facts = make()
         try:
-            with writing(rough):
-                rough.mkdir()
-                _write(rough, arrays, facts, settings)
-                rough.rename(folder)
+            with write_errors(partial):
+                partial.mkdir()
+                _write(partial, arrays, facts, settings)
+                shutil.rmtree(folder, ignore_errors=True)
+                partial.rename(folder)
         finally:
-            shutil.rmtree(rough, ignore_errors=True)
-    found = _open(folder, settings)
-    assert found is not None
-    return found
+            shutil.rmtree(partial, ignore_errors=True)
+    cached = _open(folder, settings)
+    assert cached is not None
+    return cached
 
 
-def earlier(name: str, settings: dict[str, Any]) -> tuple[Arrays, dict[str, Any]] | None:
-    """The newest prepared set of these settings, whatever "sources" it was made from; None if there is none."""
-    wanted = json.loads(json.dumps(settings))
-    for file in sorted(cache_dir().glob(f"{name}-{'?' * 12}/manifest.json"), key=_written, reverse=True):
+def earlier(name: str, settings: dict[str, Any]) -> Prepared | None:
+    """The newest prepared set with these settings, whatever "sources" it was made from; None if there is none."""
+    expected = json.loads(json.dumps(settings))
+    manifests = cache_dir().glob(f"{name}-{'?' * 12}/manifest.json")
+    for file in sorted(manifests, key=lambda file: file.stat().st_mtime_ns, reverse=True):
         try:
-            held = json.loads(file.read_text())["settings"]
-            same = {key: value for key, value in held.items() if key != "sources"} == wanted
+            stored = json.loads(file.read_text())["settings"]
+            same = {key: value for key, value in stored.items() if key != "sources"} == expected
+            cached = _open(file.parent, stored) if same else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
-        found = _open(file.parent, held) if same else None
-        if found is not None:
-            return found
+        if cached is not None:
+            return cached
     return None
 
 
-def _written(file: Path) -> int:
-    return file.stat().st_mtime_ns
-
-
-def room(shape: tuple[int, ...]) -> np.ndarray:
-    """Bytes to be filled, on disk if they are many."""
+def empty_bytes(shape: tuple[int, ...]) -> np.ndarray:
+    """An uninitialised uint8 array, in a temporary file if it is large."""
     if math.prod(shape) < IN_MEMORY:
         return np.empty(shape, np.uint8)
-    with writing(cache_dir()):
+    with write_errors(cache_dir()):
         cache_dir().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache_dir()) as file:
             return np.memmap(file, np.uint8, "w+", shape=shape)
 
 
 def _write(folder: Path, arrays: Arrays, facts: dict[str, Any], settings: dict[str, Any]) -> None:
-    described = {}
+    entries = {}
     for name, array in arrays.items():
         file = folder / f"{name}.npy"
         np.save(file, np.ascontiguousarray(array))
-        described[name] = {"bytes": file.stat().st_size, "sha256": checksum(file)}
-    manifest = {"settings": settings, "facts": facts, "arrays": described}
+        entries[name] = {"bytes": file.stat().st_size, "sha256": checksum(file)}
+    manifest = {"settings": settings, "facts": facts, "arrays": entries}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
-def _open(folder: Path, settings: dict[str, Any]) -> tuple[Arrays, dict[str, Any]] | None:
-    """What a folder holds, or None if it is not whole. Sizes are compared, not checksums: it must not take time."""
+def _open(folder: Path, settings: dict[str, Any]) -> Prepared | None:
+    """What a folder holds, or None if it is incomplete. Compares sizes, not checksums: opening must take no time."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
         if manifest["settings"] != json.loads(json.dumps(settings)):
             return None
         arrays = {}
-        for name, described in manifest["arrays"].items():
+        for name, entry in manifest["arrays"].items():
             file = folder / f"{name}.npy"
-            if file.stat().st_size != described["bytes"]:
+            if file.stat().st_size != entry["bytes"]:
                 return None
             # An empty array cannot be mapped.
-            arrays[name] = np.load(file, mmap_mode="r" if described["bytes"] > 256 else None)
+            arrays[name] = np.load(file, mmap_mode="r" if entry["bytes"] > 256 else None)
         return arrays, manifest["facts"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
+    # No reason to make it again: it may be complete, and in use.
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def checksum(file: Path, kind: str = "sha256") -> str:
-    digest = hashlib.new(kind)
+    """The checksum of a file, in hexadecimal."""
     try:
         with file.open("rb") as stream:
-            while piece := stream.read(1 << 20):
-                digest.update(piece)
+            return hashlib.file_digest(stream, kind).hexdigest()
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from None
-    return digest.hexdigest()
 
 
 @contextlib.contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """A cache that cannot be written, because it is full or not ours, in one sentence."""
+def write_errors(place: Path) -> Iterator[None]:
+    """Turn an OSError (disk full, no permission) into one sentence."""
     try:
         yield
     except OSError as error:
@@ -150,17 +151,12 @@ def writing(place: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Holds a lock that ends with the process, whatever ends it. Makes the folder it is in."""
-    with writing(file.parent):
+    """Hold a lock that ends with the process, however it ends. Creates the folder of the lock file."""
+    with write_errors(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle = file.open("a")
-    with handle:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle.fileno(), msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        lock = FileLock(file)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()

@@ -1,17 +1,17 @@
-"""What every data set is to the rest of the library: a few facts, and splits that give batches.
+"""Tasks: what a data set is to the rest of the library, and the splits that yield its batches.
 
-    values    [B, T, C] float32, stored as they came (bytes, as a rule) and scaled when a batch is made
+    values    [B, T, C] float32, stored as they came (usually bytes) and scaled when a batch is made
     tokens    [B, T] int64
-    labels    [B], or one for each time step
+    labels    [B], or one per time step
 
-Sequences of different lengths come packed end to end, [1, S, C] or [1, S], with `cu_seqlens` [B + 1]; those of one
-length come as they are. Pairs (two documents to compare) lie one after the other: sequences 2i and 2i + 1 are pair i.
+Sequences of different lengths are packed end to end, [1, S, C] or [1, S], with `cu_seqlens` [B + 1]. In a task of
+pairs (two documents to compare), sequences 2i and 2i + 1 are pair i.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,12 +19,18 @@ from torch import Tensor
 
 from .warps import Warps
 
+SPLITS = ("train", "validation", "test")
+
+
+class DataError(ValueError):
+    """Data that are missing, damaged or unfit. The text is one sentence for the user."""
+
 
 class Batch(NamedTuple):
-    """One step's worth of data, as a model is called with it: model(x, cu_seqlens=cu_seqlens)."""
+    """One step's data, as a model is called with it: `model(x, cu_seqlens=cu_seqlens)`."""
 
     x: Tensor
-    labels: Tensor  # [B]; with labels for each step [B, T], or [1, S] when packed
+    labels: Tensor  # [B]; with labels per step [B, T], or [1, S] when packed
     cu_seqlens: Tensor | None  # int32; None if all sequences have one length
 
 
@@ -32,8 +38,10 @@ class Batch(NamedTuple):
 class Form:
     """How stored numbers become input.
 
-    scale, shift    values are stored * scale + shift, by channel if they are tuples; tokens are as stored
-    order           the time steps in another order, e.g. a permutation of pixels
+    Attributes:
+        scale: Values are stored * scale + shift; a tuple is per channel. Tokens are used as stored.
+        shift: See `scale`.
+        order: Permutation of the time steps, e.g. of pixels.
     """
 
     scale: float | tuple[float, ...] = 1.0
@@ -42,30 +50,36 @@ class Form:
 
 
 class Split:
-    """Some sequences and their labels.
+    """Sequences with their labels.
 
-    stored    [N, T, C] or [N, T], or, with `bounds` [K + 1], all K sequences end to end: [S, C] or [S]
-    labels    one for each sequence, one for each pair if there are half as many, or one for each time step
-    warps     how images are warped when batches are made in a seed's order, that is for training
+    Args:
+        stored: [N, T, C] or [N, T]; with `bounds`, all K sequences end to end, [S, C] or [S].
+        labels: One per sequence, per pair, or per time step, stored like the sequences.
+        kind: "values" or "tokens".
+        form: How stored numbers become input.
+        bounds: [K + 1], where each sequence begins and the last one ends.
+        pairs: Whether sequences 2i and 2i + 1 are compared.
+        per_step: Whether each time step has a label.
+        warps: Augmentation of images, applied to batches in shuffled order, that is in training.
     """
 
     def __init__(
-        self, stored: np.ndarray, labels: np.ndarray, *, kind: str, form: Form, bounds: np.ndarray | None = None,
-        pairs: bool = False, per_step: bool = False, warps: Warps | None = None,
+        self, stored: np.ndarray, labels: np.ndarray, *, kind: str, form: Form | None = None,
+        bounds: np.ndarray | None = None, pairs: bool = False, per_step: bool = False, warps: Warps | None = None,
     ) -> None:  # fmt: skip
         self.stored, self.labels, self.bounds = stored, labels, bounds
-        self.kind, self.form, self.pairs, self.per_step = kind, form, pairs, per_step
+        self.kind, self.form, self.pairs, self.per_step = kind, form or Form(), pairs, per_step
         self.warps = warps
 
     def __len__(self) -> int:
-        """How many there are to classify: sequences, or pairs."""
+        """Number of samples: sequences, or pairs."""
         if self.bounds is None:
             return len(self.stored)
         return (len(self.bounds) - 1) // (2 if self.pairs else 1)
 
     @property
     def lengths(self) -> np.ndarray:
-        """The length of every sequence; of pairs, [N, 2]."""
+        """Length of every sequence, [N]; of pairs [N, 2]."""
         if self.bounds is None:
             return np.full(len(self.stored), self.stored.shape[1])
         lengths = np.diff(self.bounds)
@@ -75,12 +89,19 @@ class Split:
         self, size: int, *, seed: int | None = None, epoch: int = 0, start: int = 0, last: bool = True, rank: int = 0,
         world: int = 1,
     ) -> Iterator[Batch]:  # fmt: skip
-        """Batches of `size`, in the stored order or, with a seed, in that of (seed, epoch).
+        """Iterate over batches in stored order or, with a seed, in the order of (seed, epoch).
 
-        start    how many batches to leave out at the beginning: where an interrupted epoch goes on
-        last     whether to give what is left over at the end
-        rank, world    which share of each batch to give, and into how many it is divided: one for each process that
-                       trains; a batch of fewer than `world` leaves some shares empty
+        Args:
+            size: Samples per batch, over all processes.
+            seed: Seed of the order; None for the stored order.
+            epoch: Number of the epoch.
+            start: Batches to skip, to resume an epoch.
+            last: Whether to yield an incomplete last batch.
+            rank: Which share of each batch to yield.
+            world: Number of shares, one per training process. Shares of a batch smaller than `world` may be empty.
+
+        Yields:
+            The batches, or this rank's shares of them.
         """
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"batches: size must be a positive integer, got {size!r}")
@@ -96,12 +117,12 @@ class Split:
             yield self.batch(chosen, None if by is None else by[chosen])
 
     def _share(self, chosen: np.ndarray, rank: int, world: int) -> np.ndarray:
-        """One of `world` shares of these: of equal number, or, packed, of about as many time steps."""
+        """One of `world` shares: equal in number or, packed, about equal in time steps."""
         if self.bounds is None or world == 1:
             return np.array_split(chosen, world)[rank]
         each = 2 if self.pairs else 1
         steps = (self.bounds[each * (chosen + 1)] - self.bounds[each * chosen]).astype(np.int64)
-        # The longest first, each to the lightest share; of shares without a time step, to one without a sequence.
+        # Longest first, each to the share with the fewest steps; among shares without steps, to one without a sequence.
         shares = [(0, False, number) for number in range(world)]
         mine = []
         for place in np.argsort(-steps, kind="stable"):
@@ -112,7 +133,15 @@ class Split:
         return chosen[np.sort(np.array(mine, np.int64))]
 
     def batch(self, chosen: np.ndarray, by: np.ndarray | None = None) -> Batch:
-        """The batch of these sequences or pairs, by their numbers; images warped `by` these, see `Warps.draw`."""
+        """Make one batch.
+
+        Args:
+            chosen: Numbers of the sequences or pairs, [B].
+            by: How to warp each image, see `Warps.draw`; None leaves them.
+
+        Returns:
+            The batch.
+        """
         chosen = np.asarray(chosen)
         if self.bounds is None:
             x = self.stored[chosen]
@@ -139,38 +168,90 @@ class Split:
         return torch.from_numpy(stored.astype(np.float32) * scale + shift)
 
 
-def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
-    """The order of an epoch: the same for the same numbers, on any machine (numpy keeps this generator's stream)."""
-    return np.random.RandomState([seed % 2**32, epoch % 2**32]).permutation(count)
-
-
-def set_aside(x: np.ndarray, labels: np.ndarray, count: int, seed: int) -> dict[str, np.ndarray]:
-    """Two splits of one: `count` sequences of a seed's choice for validation, the others for training."""
-    choice = shuffled(len(x), seed, 0)
-    aside, kept = np.sort(choice[:count]), np.sort(choice[count:])
-    return {
-        "train_x": x[kept],
-        "train_labels": labels[kept],
-        "validation_x": x[aside],
-        "validation_labels": labels[aside],
-    }
-
-
 @dataclass(frozen=True)
 class Task:
-    """A data set, ready to train on."""
+    """A data set, ready to train on.
+
+    Attributes:
+        name: Name of the data set.
+        kind: "values" or "tokens".
+        classes: Number of classes.
+        splits: "train", and "validation" and "test" where they exist.
+        inputs: Channels of values; None for tokens.
+        vocabulary: Number of tokens; None for values.
+        pairs: Whether two documents are compared.
+        per_step: Whether each time step has a label.
+        symbols: What each token stands for.
+        class_names: What each class is called.
+        source: Where the task came from, `{"name", "settings", "data_dir"}`, as `load` sets it; None if unknown.
+    """
 
     name: str
-    kind: str  # "values" or "tokens"
+    kind: str
     classes: int
-    splits: dict[str, Split]  # "train", "test", and "validation" where there is one
-    inputs: int | None = None  # channels of values
-    vocabulary: int | None = None  # number of tokens
-    pairs: bool = False  # two documents to compare
-    per_step: bool = False  # a label for each time step
-    symbols: tuple[str, ...] | None = None  # what tokens stand for, for people
+    splits: dict[str, Split]
+    inputs: int | None = None
+    vocabulary: int | None = None
+    pairs: bool = False
+    per_step: bool = False
+    symbols: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+    source: dict[str, Any] | None = None
 
     def __getitem__(self, split: str) -> Split:
         if split not in self.splits:
             raise KeyError(f"{self.name}: split must be one of {', '.join(self.splits)}, got {split!r}")
         return self.splits[split]
+
+
+def make_splits(
+    arrays: Mapping[str, np.ndarray], kind: str, form: Form | None = None, *, pairs: bool = False,
+    per_step: bool = False, warps: Warps | None = None,
+) -> dict[str, Split]:  # fmt: skip
+    """Make the three splits of arrays named SPLIT_x, SPLIT_labels and, if packed, SPLIT_bounds; only training warps."""
+    return {
+        split: Split(
+            arrays[f"{split}_x"], arrays[f"{split}_labels"], kind=kind, form=form,
+            bounds=arrays.get(f"{split}_bounds"), pairs=pairs, per_step=per_step,
+            warps=warps if split == "train" else None,
+        )
+        for split in SPLITS
+    }  # fmt: skip
+
+
+def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of an epoch, the same on any machine: numpy guarantees this generator's stream."""
+    return np.random.RandomState([seed % 2**32, epoch % 2**32]).permutation(count)
+
+
+def hold_out(x: np.ndarray, labels: np.ndarray, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Hold `count` random sequences out for validation; returns arrays as `make_splits` takes them."""
+    order = shuffled(len(x), seed, 0)
+    held_out, kept = np.sort(order[:count]), np.sort(order[count:])
+    return {
+        "train_x": x[kept],
+        "train_labels": labels[kept],
+        "validation_x": x[held_out],
+        "validation_labels": labels[held_out],
+    }
+
+
+def pack(sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences end to end, and their bounds."""
+    return np.concatenate(sequences), np.cumsum([0, *map(len, sequences)])
+
+
+def require_choice(task: str, name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Raise ValueError unless a setting has one of these values."""
+    if value not in choices:
+        raise ValueError(f"{task}: {name} must be one of {', '.join(map(str, choices))}, got {value!r}")
+
+
+def require_counts(task: str, name: str, value: object) -> None:
+    """Raise ValueError unless a setting holds the numbers of training, validation and test samples."""
+    if (
+        not isinstance(value, tuple | list)
+        or len(value) != len(SPLITS)
+        or any(type(count) is not int or count < 0 for count in value)
+    ):
+        raise ValueError(f"{task}: {name} must be three numbers, of train, validation and test, got {value!r}")

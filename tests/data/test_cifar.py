@@ -1,8 +1,7 @@
-"""CIFAR-10: the real binary archive where it is at hand; small ones in every form; pickles that would run code."""
+"""CIFAR-10: the real archive where RESOFIRE_DATA has it; small ones in every form; pickles that would run code."""
 
 import os
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +9,8 @@ import torch
 from archives import pack
 from PIL import Image
 
-from resofire.data import cifar, image, scifar
-from resofire.data.files import DataError
+from resofire.data import DataError, cifar, load
 
-REAL = Path(__file__).parents[3] / "shared" / "data"
 COUNT = 20
 
 
@@ -28,19 +25,18 @@ def batches(form, count=COUNT):
             records = np.concatenate([labels[number][:, None], pixels[number]], 1)
             files[f"cifar-10-batches-bin/{name}.bin"] = records.tobytes()
         else:
-            held = {
+            batch = {
                 b"batch_label": b"of 5",
                 b"labels": labels[number].tolist(),
                 b"data": pixels[number],
                 b"filenames": [b"a"],
             }
-            files[f"cifar-10-batches-py/{name}"] = pickle.dumps(held, protocol=2)
+            files[f"cifar-10-batches-py/{name}"] = pickle.dumps(batch, protocol=2)
     return files, pixels, labels
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cifar, "BATCH", COUNT)
     monkeypatch.setattr(cifar, "VALIDATION", 10)
     (tmp_path / "cifar10").mkdir()
@@ -51,10 +47,8 @@ def rgb(pixels):
     return pixels.reshape(-1, 3, 1024).transpose(0, 2, 1)
 
 
-@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason="CIFAR-10 is not in ../shared/data")
-def test_real(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
-    task = scifar.load(REAL)
+def test_real(real):
+    task = load("scifar", real("cifar10"))
     sizes = {name: len(split) for name, split in task.splits.items()}
     assert sizes == {"train": 45_000, "validation": 5_000, "test": 10_000}
     assert np.bincount(task["test"].labels).tolist() == [1000] * 10
@@ -65,29 +59,20 @@ def test_real(tmp_path, monkeypatch):
     assert x.mean((0, 1)).abs().max() < 0.05
     # The customary deviations are a little smaller than the real ones.
     assert (x.std((0, 1)) - 1).abs().max() < 0.05
-    grey = image.grey(task["train"].stored[:5000])
-    assert abs(grey.mean() - image.MEAN) < 2
-    assert abs(grey.std() - image.DEVIATION) < 2
+    grey = cifar.grey(task["train"].stored[:5000])
+    assert abs(grey.mean() - cifar.GREY_MEAN) < 2
+    assert abs(grey.std() - cifar.GREY_DEVIATION) < 2
 
 
-@pytest.mark.parametrize("form", ["bin", "py"])
 @pytest.mark.parametrize(
-    ("name", "mode"),
-    [
-        ("{}.tar.gz", "gz"),
-        ("{}.tar.xz", "xz"),
-        ("{}.tar.bz2", "bz2"),
-        ("{}.tar", ""),
-        ("{}.zip", "zip"),
-        ("", "folder"),
-    ],
+    ("form", "name", "mode"), [("bin", "{}.tar.bz2", "bz2"), ("bin", "", "folder"), ("py", "{}.zip", "zip")]
 )
 def test_small(small, form, name, mode):
     files, pixels, labels = batches(form)
     # Not under the name of the official archive, which has a checksum.
     base = "cifar-10-batches-bin" if form == "bin" else "cifar-10-python"
     pack(small / "cifar10" / name.format(base), files, mode)
-    task = scifar.load(small)
+    task = load("scifar", small)
     assert {name: len(split) for name, split in task.splits.items()} == {"train": 90, "validation": 10, "test": 20}
     np.testing.assert_array_equal(task["test"].stored, rgb(pixels[5]))
     np.testing.assert_array_equal(task["test"].labels, labels[5])
@@ -98,14 +83,14 @@ def test_small(small, form, name, mode):
     }
     assert trained == {(x.tobytes(), int(label)) for x, label in zip(rgb(pixels[:5]), labels[:5].ravel(), strict=True)}
     x = next(task["test"].batches(20)).x
-    expected = (rgb(pixels[5]) / 255 - np.array(scifar.MEAN)) / np.array(scifar.DEVIATION)
+    expected = (rgb(pixels[5]) / 255 - np.array(cifar.MEAN)) / np.array(cifar.DEVIATION)
     torch.testing.assert_close(x, torch.from_numpy(expected).float())
 
 
 def test_grey_is_pillows_luma(small):
     files, pixels, _ = batches("bin")
     pack(small, files, "folder")
-    task = image.load(small / "cifar-10-batches-bin")
+    task = load("image", small / "cifar-10-batches-bin")
     whole = [np.asarray(Image.fromarray(x.reshape(32, 32, 3)).convert("L")).reshape(1024, 1) for x in rgb(pixels[5])]
     np.testing.assert_array_equal(task["test"].stored, np.stack(whole))
     x = next(task["test"].batches(20)).x
@@ -118,19 +103,19 @@ class Evil:
         return os.system, ("touch harmed",)
 
 
-@pytest.mark.parametrize("held", [Evil(), {b"data": Evil(), b"labels": [0] * COUNT}, {b"data": np.array([Evil()])}])
-def test_pickles_run_no_code(small, monkeypatch, held):
+@pytest.mark.parametrize("batch", [Evil(), {b"data": Evil(), b"labels": [0] * COUNT}, {b"data": np.array([Evil()])}])
+def test_pickles_run_no_code(small, monkeypatch, batch):
     monkeypatch.chdir(small)
     files, _, _ = batches("py")
-    files["cifar-10-batches-py/data_batch_2"] = pickle.dumps(held, protocol=2)
+    files["cifar-10-batches-py/data_batch_2"] = pickle.dumps(batch, protocol=2)
     pack(small / "cifar10/cifar-10-python.tar.gz", files, "gz")
     with pytest.raises(DataError, match=r"cifar-10-python.tar.gz: .*data_batch_2 must be a pickled batch .* asks for"):
-        scifar.load(small)
+        load("scifar", small)
     assert not (small / "harmed").exists()
 
 
 @pytest.mark.parametrize(
-    ("held", "said"),
+    ("batch", "message"),
     [
         ([1, 2], "must be a pickled dictionary, got list"),
         ({b"labels": [0] * COUNT}, 'must hold "data"'),
@@ -138,18 +123,19 @@ def test_pickles_run_no_code(small, monkeypatch, held):
         ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3072), np.int32)}, r"got i4 \(20, 3072\)"),
         ({b"labels": [0] * 3, b"data": np.zeros((COUNT, 3072), np.uint8)}, 'must hold "labels"'),
         ({b"labels": [-1] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got -1"),
+        ({b"labels": [10**30] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got 10000"),
     ],
 )
-def test_wrong_pickles(small, held, said):
+def test_wrong_pickles(small, batch, message):
     files, _, _ = batches("py")
-    files["cifar-10-batches-py/test_batch"] = pickle.dumps(held, protocol=2)
+    files["cifar-10-batches-py/test_batch"] = pickle.dumps(batch, protocol=2)
     pack(small / "cifar10", files, "folder")
-    with pytest.raises(DataError, match=f"test_batch {said}" if said.startswith("must") else said):
-        scifar.load(small)
+    with pytest.raises(DataError, match=f"test_batch.*{message}"):
+        load("scifar", small)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda raw: raw[:-1], r"data_batch_3.bin must have 61460 bytes \(20 images\), got 61459"),
         (lambda raw: b"\x0a" + raw[1:], "data_batch_3.bin must hold labels from 0 to 9, got 10"),
@@ -157,42 +143,24 @@ def test_wrong_pickles(small, held, said):
     ],
     ids=["cut", "label", "missing"],
 )
-def test_wrong_binaries(small, change, said):
+def test_wrong_binaries(small, change, message):
     files, _, _ = batches("bin")
     name = "cifar-10-batches-bin/data_batch_3.bin"
     raw = files.pop(name)
     if change is not None:
         files[name] = change(raw)
     pack(small / "cifar10", files, "folder")
-    with pytest.raises(DataError, match=said):
-        image.load(small)
-
-
-@pytest.mark.parametrize(
-    ("ending", "mode"), [(".tar.gz", "gz"), (".tar.xz", "xz"), (".tar.bz2", "bz2"), (".zip", "zip")]
-)
-def test_truncated_archives(small, ending, mode):
-    place = small / f"cifar10/cifar-10-python{ending}"
-    pack(place, batches("py")[0], mode)
-    place.write_bytes(place.read_bytes()[: place.stat().st_size // 2])
-    with pytest.raises(DataError, match=f"cifar-10-python{ending} cannot be read, it is truncated or corrupt"):
-        scifar.load(small)
-
-
-def test_an_official_name_packed_anew(small):
-    pack(small / "cifar10/cifar-10-binary.tar.gz", batches("bin")[0], "gz")
-    scifar.load(small)
+    with pytest.raises(DataError, match=message):
+        load("image", small)
 
 
 def test_an_official_name_with_other_contents(small):
-    pack(small / "cifar10/cifar-10-binary.tar.gz", {"cifar-100-binary/train.bin": b"x"}, "gz")
-    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz must hold data_batch_1, .* got no data_batch_1"):
-        scifar.load(small)
-
-
-def test_a_truncated_official_file_says_what_was_expected(small):
     place = small / "cifar10/cifar-10-binary.tar.gz"
     pack(place, batches("bin")[0], "gz")
+    load("scifar", small)  # repacked
     place.write_bytes(place.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"cannot be read, .*official file has 170052171 bytes, this one \d+"):
-        scifar.load(small)
+        load("scifar", small)
+    pack(place, {"cifar-100-binary/train.bin": b"x"}, "gz")
+    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz must hold data_batch_1, .* got no data_batch_1"):
+        load("scifar", small)

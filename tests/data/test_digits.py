@@ -5,13 +5,12 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from resofire.data import digits
+from resofire.data import load
 
 
 @pytest.fixture
-def task(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
-    return digits.load()
+def task():
+    return load("digits")
 
 
 def test_sizes_and_form(task):
@@ -25,10 +24,10 @@ def test_sizes_and_form(task):
 
 def test_every_image_is_in_one_split_with_its_label(task):
     x, labels = load_digits(return_X_y=True)
-    found = [
+    images = [
         (split.stored[i].tobytes(), int(split.labels[i])) for split in task.splits.values() for i in range(len(split))
     ]
-    assert sorted(found) == sorted(
+    assert sorted(images) == sorted(
         (image.astype(np.uint8).tobytes(), int(label)) for image, label in zip(x, labels, strict=True)
     )
 
@@ -41,7 +40,7 @@ def test_values_are_sixteenths(task):
 
 def test_the_same_again(task, tmp_path, monkeypatch):
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "other"))
-    again = digits.load()
+    again = load("digits")
     for name in task.splits:
         np.testing.assert_array_equal(task[name].stored, again[name].stored)
         np.testing.assert_array_equal(task[name].labels, again[name].labels)

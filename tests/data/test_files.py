@@ -14,14 +14,15 @@ import zipfile
 
 import pytest
 
-from resofire.data import retrieval, speech
-from resofire.data.files import DataError, Remote, Wanted, data_dir, find, identity, members, obtain, read
+from resofire.data import DataError, download, load
+from resofire.data.files import RawFile, RawFiles, Remote, data_dir, find, identity, members, obtain, read
 
 CONTENTS = bytes(range(256)) * 2000
 
 
-def locate(folders, wanted, given=None):
-    return find(folders, wanted, given) or obtain(folders, wanted, given)
+def locate(file, folder=None, folders=("set",)):
+    raw = RawFiles(folders, {"file": file})
+    return find(raw, "file", folder) or obtain(raw, "file", folder)
 
 
 def zipped(contents, name="file"):
@@ -34,23 +35,18 @@ def zipped(contents, name="file"):
 PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress, ".zip": zipped}
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("RESOFIRE_DATA", raising=False)
-
-
 @pytest.mark.parametrize("ending", PACKERS)
-@pytest.mark.parametrize("place", ["", "set", "alias"])
-@pytest.mark.parametrize("how", ["argument", "environment"])
-def test_found_and_read(tmp_path, monkeypatch, ending, place, how):
-    folder = tmp_path / "mine" / place
-    folder.mkdir(parents=True)
-    (folder / f"second{ending}").write_bytes(PACKERS[ending](CONTENTS))
-    if how == "environment":
-        monkeypatch.setenv("RESOFIRE_DATA", str(tmp_path / "mine"))
-    found = locate(("set", "alias"), Wanted(("first", "second")), tmp_path / "mine" if how == "argument" else None)
-    assert read(found) == CONTENTS
+def test_found_and_read(tmp_path, monkeypatch, ending):
+    file = RawFile(("first", "second"))
+    for place in ("", "alias", "set"):
+        folder = tmp_path / "mine" / place
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"second{ending}").write_bytes(PACKERS[ending](CONTENTS))
+        path = locate(file, tmp_path / "mine", ("set", "alias"))
+        assert path == folder / f"second{ending}"
+        assert read(path) == CONTENTS
+    monkeypatch.setenv("RESOFIRE_DATA", str(tmp_path / "mine"))
+    assert locate(file, folders=("set", "alias")) == path
 
 
 @pytest.mark.parametrize("ending", [ending for ending in PACKERS if ending])
@@ -79,8 +75,12 @@ def test_members_of_any_archive(tmp_path, kind):
         (tmp_path / "things" / "top" / "inner.bin").write_bytes(CONTENTS)
     else:
         (tmp_path / f"things{kind}").write_bytes(archive(kind))
-    found = locate(("set",), Wanted(("things",), archive=True), tmp_path)
-    assert list(members(found)) == [("top/inner.bin", CONTENTS)]
+    place = locate(RawFile(("things",), archive=True), tmp_path)
+    assert list(members(place)) == [("top/inner.bin", CONTENTS)]
+    if kind != "folder":
+        place.write_bytes(archive(kind)[: 300 if kind == ".tar" else -200])
+        with pytest.raises(DataError, match=r"things\..* cannot be read, it is truncated or corrupt"):
+            list(members(place))
 
 
 def test_an_archive_cannot_write_anywhere(tmp_path):
@@ -92,12 +92,6 @@ def test_an_archive_cannot_write_anywhere(tmp_path):
     before = sorted(tmp_path.parent.rglob("*"))
     assert [name for name, _ in members(file)] == ["../../evil.txt"]
     assert sorted(tmp_path.parent.rglob("*")) == before
-
-
-def test_a_truncated_archive_is_named(tmp_path):
-    (tmp_path / "things.tar.gz").write_bytes(archive(".tar.gz")[:-200])
-    with pytest.raises(DataError, match=r"things\.tar\.gz cannot be read, it is truncated or corrupt"):
-        list(members(tmp_path / "things.tar.gz"))
 
 
 @pytest.mark.parametrize("kind", [".tar.gz", ".tar.xz"])
@@ -125,29 +119,29 @@ def test_a_link_to_nowhere_does_no_harm(tmp_path):
 def test_what_we_do_not_download_says_where_to_get_it_and_put_it(tmp_path):
     with pytest.raises(
         DataError,
-        match=r"set: pairs\.tsv .* is not there: get it from the makers, put it into .*set or name its folder",
+        match=r"set: pairs\.tsv .* is missing: get it from the makers, put it into .*set or name its folder",
     ):
-        locate(("set",), Wanted(("pairs.tsv",), source="the makers"), tmp_path)
-    for module in (speech, retrieval):
-        with pytest.raises(DataError, match=r"is not there: get it from .*https://github\.com/"):
-            module.load(tmp_path)
+        locate(RawFile(("pairs.tsv",), source="the makers"), tmp_path)
+    for name in ("speech", "retrieval"):
+        with pytest.raises(DataError, match=r"is missing: get it from .*https://github\.com/"):
+            load(name, tmp_path)
     with pytest.raises(DataError, match="--data-dir must be a folder, got"):
         data_dir(tmp_path / "nowhere")
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
-    """Serves CONTENTS, from where it is asked to, and notes from where."""
+    """Serves CONTENTS, from the first byte requested, and records the requests."""
 
     asked: list[str | None]
 
     def do_GET(self):
-        wanted = self.headers.get("Range")
-        self.server.asked.append(wanted)
-        first = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        part = self.headers.get("Range")
+        self.server.asked.append(part)
+        first = int(part.removeprefix("bytes=").rstrip("-")) if part else 0
         if self.server.code is not None:
             self.send_error(self.server.code)
             return
-        self.send_response(206 if wanted else 200)
+        self.send_response(206 if part else 200)
         if self.server.length is not None:
             self.send_header("Content-Length", str(self.server.length - first))
         self.end_headers()
@@ -174,73 +168,87 @@ def remote(server, contents=CONTENTS):
     )
 
 
-def test_a_download_is_kept(server):
-    wanted = Wanted(("file.bin",), remote=remote(server))
-    first = locate(("set",), wanted)
-    assert first.read_bytes() == CONTENTS
-    assert locate(("set",), wanted) == first
-    assert server.asked == [None]
-    assert [each.name for each in first.parent.iterdir()] == ["file.bin"]
+@pytest.fixture
+def file(server):
+    return RawFile(("file.bin",), remote=remote(server))
 
 
-def test_a_download_goes_on_where_it_stopped(server, tmp_path):
+@pytest.fixture
+def part(tmp_path):
+    """A download that was interrupted."""
     part = tmp_path / "cache" / "downloads" / "set" / "file.bin.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(CONTENTS[:1000])
-    assert locate(("set",), Wanted(("file.bin",), remote=remote(server))).read_bytes() == CONTENTS
+    return part
+
+
+def test_a_download_is_kept(server, file):
+    path = locate(file)
+    assert path.read_bytes() == CONTENTS
+    assert locate(file) == path
+    assert server.asked == [None]
+    assert [each.name for each in path.parent.iterdir()] == ["file.bin"]
+
+
+def test_a_download_is_resumed(server, file, part):
+    assert locate(file).read_bytes() == CONTENTS
     assert server.asked == ["bytes=1000-"]
 
 
 @pytest.mark.parametrize("length", [None, len(CONTENTS)])
-def test_a_download_that_breaks_off_goes_on_the_next_time(server, length):
+def test_a_download_that_breaks_off_is_resumed_the_next_time(server, file, length):
     server.stop, server.length = 2000, length
-    wanted = Wanted(("file.bin",), remote=remote(server))
     with pytest.raises(DataError, match=r"it stopped after 2000 of 512000 bytes"):
-        locate(("set",), wanted)
+        locate(file)
     server.stop = None
-    assert locate(("set",), wanted).read_bytes() == CONTENTS
+    assert locate(file).read_bytes() == CONTENTS
     assert server.asked == [None, "bytes=2000-"]
 
 
-def test_another_file_is_not_downloaded_at_all(server, tmp_path):
+def test_a_slow_download_ends_and_is_resumed(server, file, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(download, "TOTAL", 0.0)
+        with pytest.raises(DataError, match=r"\d+ of 512000 bytes in 0 minutes, try again to resume"):
+            locate(file)
+    assert locate(file).read_bytes() == CONTENTS
+    assert server.asked[1] is not None
+
+
+def test_another_file_is_not_downloaded_at_all(server, file, tmp_path):
     server.length = 600
     with pytest.raises(DataError, match=r"it must have 512000 bytes, got 600: another file"):
-        locate(("set",), Wanted(("file.bin",), remote=remote(server)))
+        locate(file)
     assert list((tmp_path / "cache" / "downloads" / "set").iterdir()) == []
 
 
-def test_a_rest_that_is_refused_is_not_asked_for_again(server, tmp_path):
-    part = tmp_path / "cache" / "downloads" / "set" / "file.bin.part"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(CONTENTS[:1000])
+def test_a_range_that_is_refused_is_not_requested_again(server, file, part):
     server.code = 416
     with pytest.raises(DataError, match="cannot be downloaded"):
-        locate(("set",), Wanted(("file.bin",), remote=remote(server)))
+        locate(file)
     assert not part.exists()
 
 
-def test_two_downloads_at_once_do_not_mix(server):
-    wanted = Wanted(("file.bin",), remote=remote(server))
+def test_two_downloads_at_once_do_not_mix(server, file):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: locate(("set",), wanted), range(4)))
-    assert {file.read_bytes() for file in found} == {CONTENTS}
+        paths = list(pool.map(lambda _: locate(file), range(4)))
+    assert {path.read_bytes() for path in paths} == {CONTENTS}
     assert server.asked == [None]
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(server, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_one_sentence(file, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(DataError, match=r"cannot be written .* name another folder with RESOFIRE_CACHE"):
-        locate(("set",), Wanted(("file.bin",), remote=remote(server)))
+        locate(file)
 
 
 def test_a_wrong_download_is_refused_and_nothing_stays(server, tmp_path):
-    with pytest.raises(DataError, match=r"file\.bin\.part must have md5 .* got .* corrupt or another file"):
-        locate(("set",), Wanted(("file.bin",), remote=remote(server, b"other")))
+    with pytest.raises(DataError, match=r"set: http.*file\.bin must have md5 .* got .* another file"):
+        locate(RawFile(("file.bin",), remote=remote(server, b"other")))
     assert list((tmp_path / "cache" / "downloads" / "set").iterdir()) == []
 
 
 def test_no_network_is_one_sentence():
     nowhere = Remote("http://127.0.0.1:9/file.bin", 10, "md5:0")
     with pytest.raises(DataError, match=r"set: http://127.* cannot be downloaded .* as file\.bin"):
-        locate(("set",), Wanted(("file.bin",), remote=nowhere))
+        locate(RawFile(("file.bin",), remote=nowhere))

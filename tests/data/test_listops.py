@@ -6,8 +6,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from resofire.data import listops
-from resofire.data.files import DataError
+from resofire.data import DataError, listops, load
 
 SIZES = (1500, 300, 200)
 
@@ -15,12 +14,6 @@ SIZES = (1500, 300, 200)
 @pytest.fixture(scope="module")
 def sets():
     return listops.generate(0, SIZES, workers=1)
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("RESOFIRE_DATA", raising=False)
 
 
 def sequences(each):
@@ -88,12 +81,6 @@ def test_bytes(sets):
     assert digest.hexdigest() == "7d7f9c6f5929b6c4ee5c3d3f601c2370d6dd9b594b712de77d9767e7a735aa14"
 
 
-@pytest.mark.parametrize("workers", [0, -1, 1.5, True])
-def test_wrong_workers(workers):
-    with pytest.raises(ValueError, match="workers must be a positive integer, got"):
-        listops.generate(0, (1, 1, 1), workers=workers)
-
-
 def test_workers_do_not_matter(sets):
     for one, two in zip(sets, listops.generate(0, SIZES, workers=2), strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
@@ -102,7 +89,7 @@ def test_workers_do_not_matter(sets):
 
 @pytest.mark.parametrize(("pipeline", "more"), [("s4", 1), ("lra", 0)])
 def test_task(sets, pipeline, more):
-    task = listops.load(pipeline=pipeline, sizes=SIZES)
+    task = listops.listops(pipeline=pipeline, sizes=SIZES)
     assert (task.kind, task.classes, task.vocabulary, len(task.symbols)) == ("tokens", 10, 18, 18)
     assert [len(task[name]) for name in ("train", "validation", "test")] == list(SIZES)
     split = task["validation"]
@@ -137,12 +124,11 @@ def write(folder, name, rows, ending="\r\n", pack=False):
     (folder / (name + ".gz" if pack else name)).write_bytes(gzip.compress(text) if pack else text)
 
 
-@pytest.mark.parametrize("sub", [".", "listops", "listops-1000"])
-@pytest.mark.parametrize("pack", [False, True], ids=["plain", "gz"])
+@pytest.mark.parametrize(("sub", "pack"), [(".", False), ("listops-1000", True)])
 def test_reads_tsv(tmp_path, sub, pack):
-    for name, rows in zip(listops.FILES, (GOOD, GOOD[:1], GOOD[1:3]), strict=True):
+    for name, rows in zip(listops.RAW.files, (GOOD, GOOD[:1], GOOD[1:3]), strict=True):
         write(tmp_path / sub, name, rows, pack=pack)
-    task = listops.load(tmp_path, sizes=(4, 1, 2))
+    task = load("listops", tmp_path, sizes=(4, 1, 2))
     assert task["train"].labels.tolist() == [2, 9, 7, 5]
     assert " ".join(words(task["test"].stored)) == "[SM 9 [MED 1 4 ] 8 ] <eos> 7 <eos>"
     assert task["test"].bounds.tolist() == [0, 9, 11]
@@ -151,42 +137,43 @@ def test_reads_tsv(tmp_path, sub, pack):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (("( ( [MIN 4 ) 2", 2), "line 3 must have one whole expression"),
+        (("( ( [MIN 4 ) 2", 2), "line 3 must have one complete expression"),
         (("( ( ( [MIN 4 ) 2 ) ] )", 4), "line 3 must have the Target 2, .* got '4'"),
         (("( ( ( [MIN 4 ) x ) ] )", 2), "line 3, character 16 must be an operator, .* got 'x"),
         (("( ( ( [MAN 4 ) 2 ) ] )", 2), "line 3, character 7 must be an operator"),
         (("12", 2), "line 3, character 2 must be"),
-        (("1 2", 2), "line 3 must have one whole expression"),
-        (("", 2), "line 3 must have one whole expression"),
+        (("1 2", 2), "line 3 must have one complete expression"),
+        (("", 2), "line 3 must have one complete expression"),
         (("1\t1", 1), "line 3 must have 2 columns, .* got 3"),
     ],
 )
 def test_refuses_a_corrupt_line(tmp_path, row, message):
-    for name in listops.FILES:
+    for name in listops.RAW.files:
         write(tmp_path, name, GOOD[:2])
     write(tmp_path, "basic_val.tsv", [GOOD[0], row])
     with pytest.raises(DataError, match=r"basic_val\.tsv.*" + message):
-        listops.load(tmp_path, sizes=(2, 2, 2))
+        load("listops", tmp_path, sizes=(2, 2, 2))
 
 
 def test_refuses_other_files(tmp_path):
     write(tmp_path, "basic_train.tsv", GOOD)
     with pytest.raises(DataError, match=r"has basic_train\.tsv but not basic_val\.tsv, basic_test\.tsv"):
-        listops.load(tmp_path, sizes=(4, 4, 4))
+        load("listops", tmp_path, sizes=(4, 4, 4))
     write(tmp_path, "basic_val.tsv", GOOD[:3])
     write(tmp_path, "basic_test.tsv", GOOD)
     with pytest.raises(DataError, match=r"basic_val\.tsv must have 4 samples, got 3"):
-        listops.load(tmp_path, sizes=(4, 4, 4))
+        load("listops", tmp_path, sizes=(4, 4, 4))
     (tmp_path / "basic_val.tsv").write_text("nothing\n")
     with pytest.raises(DataError, match="line 1 must be the header"):
-        listops.load(tmp_path, sizes=(4, 4, 4))
+        load("listops", tmp_path, sizes=(4, 4, 4))
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"pipeline": "s5"}, "pipeline must be one of s4, lra"), ({"sizes": (1, 2)}, "sizes must be three"),
+    [*(({"workers": workers}, "workers must be a positive integer, got") for workers in (0, 1.5, True)),
+     ({"pipeline": "s5"}, "pipeline must be one of s4, lra"), ({"sizes": (1, 2)}, "sizes must be three"),
      ({"sizes": (1, 2, -3)}, "sizes must be three"), ({"seed": 1.5}, "seed must be an integer")],
 )  # fmt: skip
 def test_refuses_wrong_arguments(wrong, message):
     with pytest.raises(ValueError, match=message):
-        listops.load(**wrong)
+        listops.listops(**wrong)

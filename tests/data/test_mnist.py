@@ -1,21 +1,17 @@
-"""idx files: the real MNIST where it is at hand, small files in every form, damaged ones; the permutations."""
+"""MNIST and Fashion-MNIST: the real files where RESOFIRE_DATA has them, small and damaged ones; the permutations."""
 
 import bz2
 import gzip
 import lzma
 import os
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from resofire.data import fashion, idx, psmnist, smnist
-from resofire.data.files import DataError, Remote
+from resofire.data import DataError, load, mnist
 
-REAL = Path(__file__).parents[3] / "shared" / "data"
-real = pytest.mark.skipif(not (REAL / "mnist").is_dir(), reason="MNIST is not in ../shared/data")
 PACK = {
     "": lambda raw: raw,
     ".gz": gzip.compress,
@@ -46,16 +42,14 @@ def write(folder, name, raw, ending):
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """Sets of 60 and 20 images; returns what writes them."""
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(idx, "SIZES", {"train": 60, "t10k": 20})
-    monkeypatch.setattr(idx, "VALIDATION", 10)
-    for module in (smnist, psmnist, fashion):
-        monkeypatch.setattr(module, "FIRST", (0, 7, 4))
+    """A function that writes sets of 60 and 20 images."""
+    monkeypatch.setattr(mnist, "SIZES", {"train": 60, "t10k": 20})
+    monkeypatch.setattr(mnist, "VALIDATION", 10)
+    monkeypatch.setattr(mnist, "FIRST", dict.fromkeys(mnist.FIRST, (0, 7, 4)))
 
     def files(ending="", folder="mnist", dot=False):
         mark = "." if dot else "-"
-        for part, count in idx.SIZES.items():
+        for part, count in mnist.SIZES.items():
             write(tmp_path / folder, f"{part}-images{mark}idx3-ubyte", images(count, count), ending)
             write(tmp_path / folder, f"{part}-labels{mark}idx1-ubyte", labels(count), ending)
         return tmp_path
@@ -64,15 +58,15 @@ def small(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def mnist(tmp_path_factory):
+def tasks(real, tmp_path_factory):
+    folder = real("mnist")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RESOFIRE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield smnist.load(REAL), psmnist.load(REAL), psmnist.load(REAL, permutation="random")
+        return {name: load(name, folder) for name in ("smnist", "psmnist-bitrev", "psmnist-random")}
 
 
-@real
-def test_real_sizes_values_and_labels(mnist):
-    task = mnist[0]
+def test_real_sizes_values_and_labels(tasks):
+    task = tasks["smnist"]
     sizes = {name: len(split) for name, split in task.splits.items()}
     assert sizes == {"train": 55_000, "validation": 5_000, "test": 10_000}
     assert (task.kind, task.classes, task.inputs) == ("values", 10, 1)
@@ -87,51 +81,39 @@ def test_real_sizes_values_and_labels(mnist):
     assert round(total / (60_000 * 784 * 255), 4) == 0.1307
 
 
-@real
-@pytest.mark.parametrize(("number", "name"), [(1, "bitrev"), (2, "random")])
-def test_real_permuted(mnist, number, name):
-    plain, permuted = (next(mnist[each]["test"].batches(16, seed=3)) for each in (0, number))
-    assert torch.equal(permuted.x, plain.x[:, psmnist.pixel_order(name)])
-    assert torch.equal(permuted.labels, plain.labels)
+def test_real_permuted(tasks):
+    for permutation in ("bitrev", "random"):
+        plain, permuted = (
+            next(tasks[name]["test"].batches(16, seed=3)) for name in ("smnist", f"psmnist-{permutation}")
+        )
+        assert torch.equal(permuted.x, plain.x[:, mnist.pixel_order(permutation)])
+        assert torch.equal(permuted.labels, plain.labels)
 
 
-@real
-def test_real_mnist_is_not_taken_for_fashion(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
+def test_real_mnist_is_not_taken_for_fashion(real):
     with pytest.raises(DataError, match=r"train-labels-idx1-ubyte.gz must begin with the labels 9 0 0 .* got 5 0 4"):
-        fashion.load(REAL / "mnist")
+        load("fashion", real("mnist") / "mnist")
 
 
-@real
-def test_real_packed_anew(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    for file in (REAL / "mnist").iterdir():
+def test_real_repacked(real, tmp_path):
+    for file in (real("mnist") / "mnist").iterdir():
         raw = gzip.decompress(file.read_bytes())
         (tmp_path / file.name).write_bytes(gzip.compress(raw, 1 if "labels" in file.name else 0))
-    assert len(smnist.load(tmp_path)["test"]) == 10_000
+    assert len(load("smnist", tmp_path)["test"]) == 10_000
 
 
-def test_bitrev():
-    order = psmnist.pixel_order("bitrev")
+def test_permutations():
+    order = mnist.pixel_order("bitrev")
     assert order[:9].tolist() == [0, 512, 256, 768, 128, 640, 384, 64, 576]
-    assert sorted(order) == list(range(784))
-
-
-def test_random():
-    order = psmnist.pixel_order("random")
-    assert order.tolist() == np.random.RandomState(92916).permutation(784).tolist()
-    assert sorted(order) == list(range(784))
-
-
-def test_unknown_permutation():
+    assert sorted(order) == sorted(mnist.pixel_order("random")) == list(range(784))
+    assert mnist.pixel_order("random")[:5].tolist() == [319, 576, 323, 107, 355]
     with pytest.raises(ValueError, match="permutation must be one of bitrev, random, got 'hilbert'"):
-        psmnist.load(permutation="hilbert")
+        mnist.psmnist(permutation="hilbert")
 
 
-@pytest.mark.parametrize("ending", ["", ".xz", ".bz2", ".zip"])
-@pytest.mark.parametrize("folder", ["mnist", "smnist", "."])
+@pytest.mark.parametrize(("ending", "folder"), [("", "mnist"), (".xz", "smnist"), (".zip", ".")])
 def test_small(small, ending, folder):
-    task = smnist.load(small(ending, folder))
+    task = load("smnist", small(ending, folder))
     assert {name: len(split) for name, split in task.splits.items()} == {"train": 50, "validation": 10, "test": 20}
     expected = np.frombuffer(images(20, 20), np.uint8, offset=16).reshape(20, 784, 1)
     np.testing.assert_array_equal(task["test"].stored, expected)
@@ -141,23 +123,23 @@ def test_small(small, ending, folder):
 
 
 def test_small_with_dots_and_gz(small):
-    assert len(fashion.load(small(".gz", "FashionMNIST/raw", dot=True))["test"]) == 20
+    assert len(load("fashion", small(".gz", "FashionMNIST/raw", dot=True))["test"]) == 20
 
 
 def test_a_sub_folder_goes_before_the_folder(small):
     small("", ".")
     folder = small("", "fashion")
     (folder / "train-labels-idx1-ubyte").write_bytes(b"not taken")
-    assert len(fashion.load(folder)["train"]) == 50
+    assert len(load("fashion", folder)["train"]) == 50
 
 
 def test_an_official_name_with_other_contents(small, monkeypatch):
     folder = small(".gz")
-    assert len(smnist.load(folder)["test"]) == 20
-    monkeypatch.setattr(idx, "SIZES", {"train": 60, "t10k": 21})
+    assert len(load("smnist", folder)["test"]) == 20
+    monkeypatch.setattr(mnist, "SIZES", {"train": 60, "t10k": 21})
     (folder / "mnist/t10k-labels-idx1-ubyte.gz").touch()
     with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte.gz must hold 21 × 28 × 28 images, got 20"):
-        smnist.load(folder)
+        load("smnist", folder)
 
 
 def test_a_truncated_official_file_says_what_was_expected(small):
@@ -166,7 +148,7 @@ def test_a_truncated_official_file_says_what_was_expected(small):
     with pytest.raises(
         DataError, match=r"train-labels-idx1-ubyte.gz cannot be read, .* official file has 28881 bytes, this one 20\)"
     ):
-        smnist.load(folder)
+        load("smnist", folder)
 
 
 def test_another_set_is_not_taken_for_mnist(small):
@@ -174,7 +156,7 @@ def test_another_set_is_not_taken_for_mnist(small):
     raw = labels(60)
     (folder / "mnist/train-labels-idx1-ubyte").write_bytes(raw[:8] + bytes([8, 7, 0]) + raw[11:])
     with pytest.raises(DataError, match="train-labels-idx1-ubyte must begin with the labels 0 7 4 of mnist, got 8 7 0"):
-        smnist.load(folder)
+        load("smnist", folder)
 
 
 def no_network(*_):
@@ -183,21 +165,21 @@ def no_network(*_):
 
 def test_prepared_files_that_are_gone_are_not_missed(small, monkeypatch):
     folder = small()
-    first = smnist.load(folder)["test"].labels.tolist()
+    first = load("smnist", folder)["test"].labels.tolist()
     file, *others = (folder / "mnist").iterdir()
     for each in others:
         each.unlink()
     # What is there in part is not passed over in silence.
     monkeypatch.setattr("resofire.data.download.fetch", no_network)
     with pytest.raises(DataError, match="no network"):
-        smnist.load(folder)
+        load("smnist", folder)
     file.unlink()
-    assert smnist.load(folder)["test"].labels.tolist() == first
-    assert psmnist.load()["test"].labels.tolist() == first
+    assert load("smnist", folder)["test"].labels.tolist() == first
+    assert load("psmnist-bitrev")["test"].labels.tolist() == first
 
 
 @pytest.mark.parametrize(
-    ("name", "raw", "said"),
+    ("name", "raw", "message"),
     [
         ("train-images-idx3-ubyte", b"", r"must be an idx file of images \(magic number 2051\), got 0 bytes"),
         ("train-images-idx3-ubyte", images(60)[:10], "must begin with 16 bytes"),
@@ -210,11 +192,11 @@ def test_prepared_files_that_are_gone_are_not_missed(small, monkeypatch):
         ("t10k-labels-idx1-ubyte", b"<html>404</html>", "must be an idx file of labels"),
     ],
 )
-def test_wrong_files_are_named(small, name, raw, said):
+def test_wrong_files_are_named(small, name, raw, message):
     folder = small()
     (folder / "mnist" / name).write_bytes(raw)
-    with pytest.raises(DataError, match=f"{name} {said}"):
-        smnist.load(folder)
+    with pytest.raises(DataError, match=f"{name} {message}"):
+        load("smnist", folder)
     assert not [file for file in (folder / "cache").iterdir() if file.is_dir()]
 
 
@@ -230,19 +212,19 @@ def test_damaged_compression(tmp_path, ending, harm):
             raw[place] ^= 0xFF
     file.write_bytes(raw)
     with pytest.raises(DataError, match=f"train-images-idx3-ubyte{ending} cannot be read"):
-        idx.read_images(file)
+        mnist.read_images(file, 60)
 
 
 def test_a_changed_file_is_prepared_again(small):
     folder = small()
-    first = smnist.load(folder)["test"].labels.tolist()
+    first = load("smnist", folder)["test"].labels.tolist()
     (folder / "mnist/t10k-labels-idx1-ubyte").write_bytes(labels(20)[:8] + bytes(20))
-    assert first != smnist.load(folder)["test"].labels.tolist() == [0] * 20
+    assert first != load("smnist", folder)["test"].labels.tolist() == [0] * 20
 
 
 def test_official_files_are_known_in_advance():
-    for module in (smnist, fashion):
-        for name, file in module.FILES.items():
-            assert isinstance(file.remote, Remote)
+    for raw in (mnist.MNIST, mnist.FASHION):
+        for name, file in raw.files.items():
+            assert file.remote.url.startswith("https://")
             assert file.remote.name == f"{file.names[0]}.gz"
             assert name in file.names[0]

@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
-from resofire.data import pathfinder, pathfinder_release
-from resofire.data.files import DataError
+from resofire.data import DataError, load, pathfinder, pathfinder_release
 
 COUNTS = (40, 5, 5)
 
@@ -19,12 +18,6 @@ COUNTS = (40, 5, 5)
 @pytest.fixture(scope="module")
 def drawn():
     return pathfinder.traced(2000, 0, workers=1)
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("RESOFIRE_DATA", raising=False)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +84,11 @@ def test_labels_from_the_picture(size, longest):
         # No place belongs to both: they do not cross.
         assert not (parts[0].astype(bool) & parts[1].astype(bool)).any()
         tips = [(s, end, points(snakes[s])[end]) for s in (0, 1) for end in (0, -1)]
-        found = [(s, end) for s, end, tip in tips if marked(tip)]
-        if sorted(end for _, end in found) == [-1, 0]:
+        discs = [(s, end) for s, end, tip in tips if marked(tip)]
+        if sorted(end for _, end in discs) == [-1, 0]:
             decided += 1
-            assert label == (found[0][0] == found[1][0])
-        assert {end for _, end in found} == {-1, 0}
+            assert label == (discs[0][0] == discs[1][0])
+        assert {end for _, end in discs} == {-1, 0}
     assert decided > 0.8 * len(images)
 
 
@@ -129,8 +122,8 @@ def test_seeds(drawn):
 
 @pytest.mark.parametrize("size", [32, 128])
 def test_task(size):
-    tokens = pathfinder.load(size=size, counts=COUNTS)
-    values = pathfinder.load(size=size, counts=COUNTS, kind="values")
+    tokens = pathfinder.pathfinder(size=size, counts=COUNTS)
+    values = pathfinder.pathfinder(size=size, counts=COUNTS, kind="values")
     assert (tokens.name, tokens.classes, tokens.vocabulary) == ("pathfinder" if size == 32 else "pathx", 2, 256)
     assert (values.inputs, values.vocabulary) == (1, None)
     assert [len(tokens[name]) for name in ("train", "validation", "test")] == list(COUNTS)
@@ -171,11 +164,10 @@ def release(folder, as_array):
     return images, labels
 
 
-@pytest.mark.parametrize("as_array", [True, False], ids=["array", "text"])
-@pytest.mark.parametrize("sub", [".", "pathfinder32", "lra_release/lra_release/pathfinder32"])
+@pytest.mark.parametrize(("sub", "as_array"), [(".", True), ("lra_release/lra_release/pathfinder32", False)])
 def test_reads_the_release(tmp_path, sub, as_array):
     images, labels = release(tmp_path / sub / "curv_contour_length_14", as_array)
-    task = pathfinder.load(tmp_path)
+    task = load("pathfinder", tmp_path)
     assert [len(task[name]) for name in ("train", "validation", "test")] == [16, 2, 2]
     assert np.array_equal(np.concatenate([task[name].stored for name in task.splits]), images)
     assert np.array_equal(np.concatenate([task[name].labels for name in task.splits]), labels)
@@ -185,7 +177,7 @@ def test_reads_an_archive(tmp_path):
     images, _ = release(tmp_path / "there" / "pathfinder32" / "curv_contour_length_14", False)
     with tarfile.open(tmp_path / "lra_release.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "there" / "pathfinder32", "lra_release/pathfinder32")
-    assert np.array_equal(pathfinder.load(tmp_path)["train"].stored, images[:16])
+    assert np.array_equal(load("pathfinder", tmp_path)["train"].stored, images[:16])
 
 
 def test_leaves_the_empty_file_out_and_sees_it_mended(tmp_path, monkeypatch):
@@ -193,13 +185,13 @@ def test_leaves_the_empty_file_out_and_sees_it_mended(tmp_path, monkeypatch):
     folder = tmp_path / "curv_contour_length_14"
     images, _ = release(folder, False)
     file = folder / "imgs" / "2" / "sample_3.png"
-    held = file.read_bytes()
+    raw = file.read_bytes()
     file.write_bytes(b"")
-    task = pathfinder.load(tmp_path)
+    task = load("pathfinder", tmp_path)
     assert [len(task[name]) for name in ("train", "validation", "test")] == [17, 1, 1]
     assert np.array_equal(task["train"].stored, np.delete(images, 3, 0)[:17])
-    file.write_bytes(held)
-    assert np.array_equal(pathfinder.load(tmp_path)["train"].stored, images[:16])
+    file.write_bytes(raw)
+    assert np.array_equal(load("pathfinder", tmp_path)["train"].stored, images[:16])
 
 
 def broken(folder, how):
@@ -224,7 +216,7 @@ def broken(folder, how):
     ("how", "message"),
     [("truncated", r"sample_3\.png cannot be read"), ("empty", r"sample_3\.png cannot be read"),
      ("size", r"sample_3\.png must have 32 × 32 pixels, got 16 × 16"),
-     ("missing", r"sample_3\.png is not there"), ("label", r"10\.npy, row 1 must have the label 0 or 1 .* got 7"),
+     ("missing", r"sample_3\.png is missing"), ("label", r"10\.npy, row 1 must have the label 0 or 1 .* got 7"),
      ("columns", r"10\.npy, row 1 must have the label .* got 3 columns"), ("array", r"10\.npy cannot be read")],
 )  # fmt: skip
 def test_refuses_a_broken_release(tmp_path, how, message):
@@ -232,7 +224,7 @@ def test_refuses_a_broken_release(tmp_path, how, message):
     release(folder, False)
     broken(folder, how)
     with pytest.raises(DataError, match=message):
-        pathfinder.load(tmp_path)
+        load("pathfinder", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -242,4 +234,4 @@ def test_refuses_a_broken_release(tmp_path, how, message):
 )  # fmt: skip
 def test_refuses_wrong_arguments(wrong, message):
     with pytest.raises(ValueError, match=message):
-        pathfinder.load(**wrong)
+        pathfinder.pathfinder(**wrong)

@@ -2,16 +2,12 @@
 
 import io
 import wave
-from pathlib import Path
 
 import numpy as np
 import pytest
 from archives import pack
 
-from resofire.data import speech
-from resofire.data.files import DataError
-
-REAL = Path(__file__).parents[3] / "shared" / "data"
+from resofire.data import DataError, load
 
 
 def wav(samples, channels=1, width=2, rate=8000):
@@ -34,15 +30,13 @@ def recordings(speakers=("ann", "bob")):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+def folder(tmp_path):
     (tmp_path / "speech").mkdir()
     return tmp_path
 
 
-@pytest.mark.skipif(not (REAL / "fsdd").is_dir(), reason="spoken digits are not in ../shared/data")
-def test_real(folder):
-    task = speech.load(REAL)
+def test_real(real):
+    task = load("speech", real("fsdd"))
     assert (task.kind, task.classes, task.inputs) == ("values", 10, 1)
     assert {name: len(split) for name, split in task.splits.items()} == {"train": 2400, "validation": 300, "test": 300}
     lengths = np.concatenate([split.lengths for split in task.splits.values()])
@@ -58,20 +52,19 @@ def test_real(folder):
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        ("free-spoken-digit-dataset-1.0.10.tar.gz", "gz"), ("free-spoken-digit-dataset-master.zip", "zip"),
-        ("free-spoken-digit-dataset.tar.xz", "xz"), ("recordings.tar", ""), ("free-spoken-digit-dataset-v1", "folder"),
+        ("free-spoken-digit-dataset-1.0.10.tar.gz", "gz"), ("free-spoken-digit-dataset-v1", "folder"),
     ],
 )  # fmt: skip
 def test_small(folder, name, mode):
     pack(folder / "speech" / name, recordings(), mode)
-    task = speech.load(folder)
+    task = load("speech", folder)
     assert {name: len(split) for name, split in task.splits.items()} == {"train": 800, "validation": 100, "test": 100}
-    held = task["test"]
-    long = int(np.flatnonzero((held.lengths == 4) & (held.labels == 0))[0])
-    assert held.stored[held.bounds[long] :][:4, 0].tolist()[2:] == [32767, -32768]
-    assert held.batch([long]).x[0, 2:, 0].tolist() == [32767 / 32768, -1]
+    split = task["test"]
+    long = int(np.flatnonzero((split.lengths == 4) & (split.labels == 0))[0])
+    assert split.stored[split.bounds[long] :][:4, 0].tolist()[2:] == [32767, -32768]
+    assert split.batch([long]).x[0, 2:, 0].tolist() == [32767 / 32768, -1]
     # Not sorted: a few sequences have most digits.
-    assert len(set(held.labels[:20].tolist())) >= 7
+    assert len(set(split.labels[:20].tolist())) >= 7
     takes = {
         name: {-int(split.stored[start + 1, 0]) for start in split.bounds[:-1]} for name, split in task.splits.items()
     }
@@ -84,15 +77,14 @@ def test_small(folder, name, mode):
 @pytest.mark.parametrize("inner", ["fsdd", "fsdd/recordings"])
 def test_the_folder_itself(folder, inner):
     pack(folder, recordings(("jackson",)), "folder")
-    assert len(speech.load(folder / inner)["train"]) == 400
+    assert len(load("speech", folder / inner)["train"]) == 400
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (wav([1, 2], rate=16000), "must have 1 channel of 16 bits at 8000 Hz, got 1 of 16 bits at 16000 Hz"),
         (wav([1, 2], channels=2), "must have 1 channel .* got 2 of 16 bits"),
-        (wav([1, 2], width=1), "must have 1 channel .* got 1 of 8 bits"),
         (wav([1, 2, 3])[:-3], "must"),
         (wav([]), "must hold 0 samples, got 0"),
         (b"RIFF", "must be a wav file"),
@@ -100,11 +92,11 @@ def test_the_folder_itself(folder, inner):
         (b"", "must be a wav file"),
     ],
 )
-def test_wrong_recordings(folder, raw, said):
+def test_wrong_recordings(folder, raw, message):
     files = recordings(("ann",)) | {"fsdd/recordings/3_ann_7.wav": raw}
     pack(folder / "speech/free-spoken-digit-dataset.zip", files, "zip")
-    with pytest.raises(DataError, match=f"dataset.zip: fsdd/recordings/3_ann_7.wav {said}"):
-        speech.load(folder)
+    with pytest.raises(DataError, match=f"dataset.zip: fsdd/recordings/3_ann_7.wav {message}"):
+        load("speech", folder)
 
 
 def test_a_take_is_missing(folder):
@@ -112,13 +104,13 @@ def test_a_take_is_missing(folder):
     del files["fsdd/recordings/9_bob_49.wav"]
     pack(folder / "speech/free-spoken-digit-dataset.zip", files, "zip")
     with pytest.raises(DataError, match=r"dataset.zip must hold takes 0 to 49 .* got no 9_bob_49.wav"):
-        speech.load(folder)
+        load("speech", folder)
 
 
 def test_no_recordings(folder):
     pack(folder / "speech/free-spoken-digit-dataset.zip", {"README.md": b""}, "zip")
     with pytest.raises(DataError, match=r"must hold recordings named digit_speaker_take.wav, got none"):
-        speech.load(folder)
+        load("speech", folder)
 
 
 def test_truncated(folder):
@@ -126,4 +118,4 @@ def test_truncated(folder):
     pack(place, recordings(), "gz")
     place.write_bytes(place.read_bytes()[: place.stat().st_size // 2])
     with pytest.raises(DataError, match=r"dataset.tar.gz cannot be read, it is truncated or corrupt"):
-        speech.load(folder)
+        load("speech", folder)

@@ -1,20 +1,16 @@
-"""Prepared data on disk: made once, whole or not at all, by one process at a time."""
+"""Prepared data on disk: made once, complete or not at all, by one process at a time."""
 
 import errno
 import json
 import multiprocessing
 import os
+import signal
 
 import numpy as np
 import pytest
 
-from resofire.data import store
-from resofire.data.store import DataError, cache_dir, earlier, prepared
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+from resofire.data import DataError, store
+from resofire.data.store import cache_dir, earlier, locked, prepared
 
 
 def make():
@@ -25,9 +21,8 @@ def must_not_make():
     raise AssertionError("it was there already")
 
 
-def folder(name="set"):
-    (found,) = [each for each in cache_dir().iterdir() if each.is_dir() and each.name.startswith(name)]
-    return found
+def folders():
+    return [each for each in cache_dir().iterdir() if each.is_dir()]
 
 
 def test_the_second_time_it_is_opened_not_made():
@@ -37,51 +32,72 @@ def test_the_second_time_it_is_opened_not_made():
     assert isinstance(again["x"], np.memmap)
     for name in arrays:
         assert np.array_equal(arrays[name], again[name])
-    manifest = json.loads((folder() / "manifest.json").read_text())
+    # The name of the folder is a hash of the settings: another one would lose what users have prepared.
+    assert [each.name for each in folders()] == ["set-8e4b44df1a00"]
+    manifest = json.loads((folders()[0] / "manifest.json").read_text())
     assert manifest["settings"] == {"version": 1, "seed": 0}
     assert len(manifest["arrays"]["x"]["sha256"]) == 64
-
-
-@pytest.mark.parametrize("settings", [{"version": 2, "seed": 0}, {"version": 1, "seed": 1}], ids=str)
-def test_other_settings_are_another_set(settings):
-    prepared("set", {"version": 1, "seed": 0}, make)
-    with pytest.raises(AssertionError, match="already"):
-        prepared("set", settings, must_not_make)
+    for settings in ({"version": 2, "seed": 0}, {"version": 1, "seed": 1}):
+        with pytest.raises(AssertionError, match="already"):
+            prepared("set", settings, must_not_make)
 
 
 @pytest.mark.parametrize("harm", ["truncated", "no manifest", "half a manifest", "missing"])
-def test_what_is_not_whole_is_made_again(harm):
+def test_what_is_incomplete_is_made_again(harm):
     prepared("set", {"version": 1}, make)
-    where = folder()
+    (folder,) = folders()
     if harm == "truncated":
-        os.truncate(where / "x.npy", 500)
+        os.truncate(folder / "x.npy", 500)
     elif harm == "no manifest":
-        (where / "manifest.json").unlink()
+        (folder / "manifest.json").unlink()
     elif harm == "half a manifest":
-        (where / "manifest.json").write_text("{")
+        (folder / "manifest.json").write_text("{")
     else:
-        (where / "x.npy").unlink()
+        (folder / "x.npy").unlink()
     arrays, _ = prepared("set", {"version": 1}, make)
     assert arrays["x"].sum() == 499500
 
 
-def test_an_interrupted_preparation_leaves_nothing_that_counts():
+def test_what_cannot_be_read_is_not_deleted(monkeypatch):
+    prepared("set", {"version": 1}, make)
+
+    def busy(file, **options):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "load", busy)
+        with pytest.raises(DataError, match=r"set-.* cannot be read: Too many open files"):
+            prepared("set", {"version": 1}, make)
+        assert earlier("set", {"version": 1}) is None
+    prepared("set", {"version": 1}, must_not_make)
+
+
+def test_an_interrupted_preparation_leaves_nothing():
     def stop():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         prepared("set", {"version": 1}, stop)
-    assert [each for each in cache_dir().iterdir() if each.is_dir()] == []
+    assert folders() == []
     assert prepared("set", {"version": 1}, make)[0]["x"].shape == (1000,)
 
 
-def test_the_folder_may_be_named_from_home(tmp_path, monkeypatch):
+def test_the_cache_may_be_named_from_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("RESOFIRE_CACHE", "~/mine")
     assert cache_dir() == tmp_path / "mine"
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
+def test_write_errors_are_one_sentence(tmp_path, monkeypatch):
+    def full(file, array):
+        file.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", full)
+        with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+            prepared("set", {"version": 1}, make)
+    assert [each.suffix for each in cache_dir().iterdir()] == [".lock"]
     (tmp_path / "file").touch()
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(
@@ -90,47 +106,34 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
         prepared("set", {"version": 1}, make)
 
 
-def test_a_full_disk_is_one_sentence_and_nothing_stays(monkeypatch):
-    def full(file, array):
-        file.write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(np, "save", full)
-    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
-        prepared("set", {"version": 1}, make)
-    assert [each.suffix for each in cache_dir().iterdir()] == [".lock"]
-
-
 def test_an_earlier_set_is_the_newest_of_the_same_settings():
     for number, when in ((1, 30), (2, 50), (3, 40)):
         prepared("set", {"version": 1, "sources": [number]}, lambda number=number: ({}, {"number": number}))
-        (found,) = [
+        (manifest,) = [
             each for each in cache_dir().glob("set-*/manifest.json") if f'"number": {number}' in each.read_text()
         ]
-        os.utime(found, (when, when))
+        os.utime(manifest, (when, when))
     assert earlier("set", {"version": 1}) == ({}, {"number": 2})
     assert earlier("set", {"version": 2}) is None
     assert earlier("other", {"version": 1}) is None
 
 
-def _prepare_slowly(folder, marks, barrier):
+def _prepare(folder, marks, barrier):
     os.environ["RESOFIRE_CACHE"] = folder
 
-    def slow():
+    def marked():
         marks.put(os.getpid())
         return make()
 
     barrier.wait(30)
-    arrays, _ = prepared("set", {"version": 1}, slow)
+    arrays, _ = prepared("set", {"version": 1}, marked)
     assert arrays["x"].sum() == 499500
 
 
-def test_two_processes_at_once_make_it_once(tmp_path):
+def test_two_processes_at_once_make_it_once():
     context = multiprocessing.get_context("spawn")
     marks, barrier = context.Queue(), context.Barrier(2)
-    workers = [
-        context.Process(target=_prepare_slowly, args=(str(tmp_path / "cache"), marks, barrier)) for _ in range(2)
-    ]
+    workers = [context.Process(target=_prepare, args=(str(cache_dir()), marks, barrier)) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -140,11 +143,32 @@ def test_two_processes_at_once_make_it_once(tmp_path):
     assert marks.empty()
 
 
-def test_much_room_is_on_disk(tmp_path, monkeypatch):
-    assert not isinstance(store.room((3, 5)), np.memmap)
+def _hold(file, held):
+    with locked(file):
+        held.set()
+        signal.pause()
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    held = context.Event()
+    holder = context.Process(target=_hold, args=(tmp_path / "lock", held))
+    holder.start()
+    assert held.wait(60)
+    lock = store.FileLock(tmp_path / "lock")
+    with pytest.raises(TimeoutError):
+        lock.acquire(timeout=0.1)
+    holder.kill()
+    holder.join(60)
+    with lock.acquire(timeout=5):
+        pass
+
+
+def test_a_large_array_is_on_disk(monkeypatch):
+    assert not isinstance(store.empty_bytes((3, 5)), np.memmap)
     monkeypatch.setattr(store, "IN_MEMORY", 15)
-    found = store.room((3, 5))
-    assert isinstance(found, np.memmap)
-    found[1] = 7
-    assert found.sum() == 35
-    assert list((tmp_path / "cache").iterdir()) == []
+    array = store.empty_bytes((3, 5))
+    assert isinstance(array, np.memmap)
+    array[:] = 7
+    assert array.sum() == 105
+    assert list(cache_dir().iterdir()) == []

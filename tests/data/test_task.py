@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from resofire.data import load
-from resofire.data.show import facts, picture, report, spread
+from resofire.data.show import evenly_spaced, facts, picture, report
 from resofire.data.task import Form, Split, Task, shuffled
 
 
@@ -21,11 +20,6 @@ def packed(pairs=False, per_step=False):
     labels = np.arange(9) if per_step else np.array([1, 0]) if pairs else np.array([1, 0, 1, 0])
     stored = np.arange(9, dtype=np.uint16)
     return Split(stored, labels, kind="tokens", form=Form(), bounds=bounds, pairs=pairs, per_step=per_step)
-
-
-def test_a_task_is_called_what_it_was_asked_for_as(tmp_path, monkeypatch):
-    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
-    assert load("listops-lra", sizes=(2, 1, 1)).name == "listops-lra"
 
 
 def test_fixed_batches_in_the_stored_order():
@@ -104,19 +98,12 @@ def lengthy(lengths, **settings):
     return Split(stored, labels, kind="tokens", form=Form(), bounds=bounds, **settings)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "wanted"),
-    [
-        ([3, 9, 4, 4, 2], [[1, 4], [0, 2, 3]]),  # 9 | 4 4 3, then 2 to the lighter
-        ([5, 5, 5, 5], [[0, 2], [1, 3]]),
-        ([7, 0, 0], [[0], [1, 2]]),
-        ([0, 0], [[0], [1]]),
-        ([6], [[0], []]),
-    ],
-    ids=str,
-)
-def test_packed_shares_weigh_the_same(lengths, wanted):
-    assert shares(lengthy(lengths), 9, 2) == [wanted]
+def test_packed_shares_have_about_as_many_steps():
+    assert shares(lengthy([3, 9, 4, 4, 2]), 9, 2) == [[[1, 4], [0, 2, 3]]]  # 9 | 4 4 3, then 2 to the lighter
+    assert shares(lengthy([5, 5, 5, 5]), 9, 2) == [[[0, 2], [1, 3]]]
+    assert shares(lengthy([7, 0, 0]), 9, 2) == [[[0], [1, 2]]]
+    assert shares(lengthy([0, 0]), 9, 2) == [[[0], [1]]]
+    assert shares(lengthy([6]), 9, 2) == [[[0], []]]
 
 
 def test_packed_shares_are_the_batch():
@@ -148,26 +135,19 @@ def test_a_share_may_be_empty():
     assert (batch.x.shape, batch.labels.shape, batch.cu_seqlens.tolist()) == ((1, 0), (1, 0), [0])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_arguments_are_named():
+    for options, message in (
+        ({"size": 0}, "size must be a positive integer, got 0"),
+        ({"size": 2.5}, "size must be a positive integer, got 2.5"),
+        ({"size": True}, "size must be a positive integer, got True"),
         ({"world": 0}, "world must be a positive integer, got 0"),
         ({"world": True}, "world must be a positive integer, got True"),
         ({"rank": 2, "world": 2}, "rank must be an integer from 0 to world - 1 = 1, got 2"),
         ({"rank": -1, "world": 2}, "rank must be an integer from 0 to world - 1 = 1, got -1"),
         ({"rank": 0.0}, "rank must be an integer from 0 to world - 1 = 0, got 0.0"),
-    ],
-    ids=str,
-)
-def test_a_wrong_share_is_named(options, message):
-    with pytest.raises(ValueError, match=f"batches: {message}"):
-        next(fixed().batches(4, **options))
-
-
-@pytest.mark.parametrize("size", [0, -1, 2.5, True])
-def test_a_wrong_size_is_named(size):
-    with pytest.raises(ValueError, match="batches: size must be a positive integer, got"):
-        next(fixed().batches(size))
+    ):
+        with pytest.raises(ValueError, match=f"batches: {message}"):
+            next(fixed().batches(**{"size": 4, **options}))
 
 
 def test_facts_report_and_picture():
@@ -178,19 +158,18 @@ def test_facts_report_and_picture():
     assert "things: values in 1 channel(s), 10 classes" in text
     assert "train[6] label 6: 0.62" in text
     assert picture(task).size == (800, 224)
-    words = Task("words", "tokens", 2, {"train": packed()}, vocabulary=9, symbols=tuple("abcdefghi"))
-    assert "train[0] label 1: 'abc'" in report(words)
+    symbols, names = tuple("abcdefghi"), ("no", "yes")
+    words = Task("words", "tokens", 2, {"train": packed()}, vocabulary=9, symbols=symbols, class_names=names)
+    assert "train[0] label 1 (yes): 'abc'" in report(words)
+    assert facts(words)["class_names"] == names
+    steps = Task("steps", "tokens", 9, {"train": packed(per_step=True)}, vocabulary=9, symbols=symbols)
+    assert "train[0] labels [0, 1, 2]" in report(steps)
     assert picture(words).size[0] == 800
     with pytest.raises(KeyError, match="words: split must be one of train, got 'test'"):
         words["test"]
 
 
-def test_samples_that_are_shown_come_from_all_over():
-    assert spread(100, 4) == [0, 25, 50, 75]
-    assert spread(3, 4) == [0, 1, 2]
-    assert spread(0, 3) == spread(5, 0) == []
-
-
-def test_a_setting_may_not_contradict_the_name():
-    with pytest.raises(ValueError, match="psmnist-bitrev: permutation must be 'bitrev', got 'random'"):
-        load("psmnist-bitrev", permutation="random")
+def test_samples_that_are_shown_are_evenly_spaced():
+    assert evenly_spaced(100, 4) == [0, 25, 50, 75]
+    assert evenly_spaced(3, 4) == [0, 1, 2]
+    assert evenly_spaced(0, 3) == evenly_spaced(5, 0) == []

@@ -48,20 +48,20 @@ def test_bends_are_those_of_the_nodes_and_in_proportion_between_them():
     # Nodes lie at every second pixel. The third column's go 2 pixels down, so their neighbours go 1 and the rest stay.
     nodes[:] = 0
     nodes[0, :, 2] = 2
-    found = bent(nodes, image)
+    moved = bent(nodes, image)
     still = [0, 1, 2, 6, 7, 8]
-    assert np.array_equal(found[:, still], image[:, still])
-    assert np.array_equal(found[:-1, [3, 5]], image[1:, [3, 5]])
-    assert np.array_equal(found[:-2, 4], image[2:, 4])
+    assert np.array_equal(moved[:, still], image[:, still])
+    assert np.array_equal(moved[:-1, [3, 5]], image[1:, [3, 5]])
+    assert np.array_equal(moved[:-2, 4], image[2:, 4])
     # One node to the right: its own pixel and, by half, those around it.
     nodes[:] = 0
     nodes[1, 1, 3] = 2
-    found = bent(nodes, image)
-    assert found[2, 6] == image[2, 8]
-    assert found[1, 6] == image[1, 7]
-    assert found[2, 5] == image[2, 6]
-    assert np.array_equal(found[4:], image[4:])
-    assert np.array_equal(found[:, :5], image[:, :5])
+    moved = bent(nodes, image)
+    assert moved[2, 6] == image[2, 8]
+    assert moved[1, 6] == image[1, 7]
+    assert moved[2, 5] == image[2, 6]
+    assert np.array_equal(moved[4:], image[4:])
+    assert np.array_equal(moved[:, :5], image[:, :5])
 
 
 def test_no_image_at_all():
@@ -110,10 +110,10 @@ def test_a_warp_is_a_function_of_seed_epoch_and_number():
     moved = split(Warps(28, shift=1.5, turn=10.0, stretch=0.1, bend=1.0))
 
     def images(size, **order):
-        found = {}
+        by_label = {}
         for batch in moved.batches(size, **order):
-            found |= {int(label): x.numpy() for x, label in zip(batch.x, batch.labels, strict=True)}
-        return found
+            by_label |= {int(label): x.numpy() for x, label in zip(batch.x, batch.labels, strict=True)}
+        return by_label
 
     one, other = images(3, seed=1, epoch=0), images(5, seed=1, epoch=0)
     assert all(np.array_equal(one[n], other[n]) for n in range(12))
@@ -132,9 +132,9 @@ def test_without_warps_nothing_moves():
             assert np.array_equal(x[:, 0].numpy(), split(None).stored[int(label)][:, 0])
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "most"),
-    [
+def test_settings():
+    assert require_warps("smnist", 28, 0, 0.0, 0, 0) is None
+    for name, value, most in (
         ("shift", -1, 27),
         ("shift", 27.5, 27),
         ("shift", "1", 27),
@@ -143,13 +143,7 @@ def test_without_warps_nothing_moves():
         ("stretch", 0.6, 0.5),
         ("stretch", float("nan"), 0.5),
         ("bend", 28, 27),
-    ],
-)
-def test_a_warp_that_is_none(name, value, most):
-    settings = {"shift": 0, "turn": 0, "stretch": 0, "bend": 0, name: value}
-    with pytest.raises(ValueError, match=f"smnist: {name} must be a number from 0 to {most}, got"):
-        require_warps("smnist", 28, **settings)
-
-
-def test_no_warp():
-    assert require_warps("smnist", 28, 0, 0.0, 0, 0) is None
+    ):
+        settings = {"shift": 0, "turn": 0, "stretch": 0, "bend": 0, name: value}
+        with pytest.raises(ValueError, match=f"smnist: {name} must be a number from 0 to {most}, got"):
+            require_warps("smnist", 28, **settings)

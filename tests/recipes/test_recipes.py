@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from resofire import data, recipes
-from resofire.data import cifar, idx, speech
+from resofire.data import cifar, mnist, speech
 from resofire.models import FeedforwardConfig, RetrievalConfig, build
 from resofire.nn import PRFConfig, fire_rates
 from resofire.recipes import RECIPES
@@ -169,7 +169,7 @@ def test_every_layer_of_an_ablation_fires_at_first(name):
 
 
 def test_the_files_of_data_sets_say_the_same():
-    for module, names in ((idx, ("smnist", "fashion")), (cifar, ("image", "scifar")), (speech, ("speech",))):
+    for module, names in ((mnist, ("smnist", "fashion")), (cifar, ("image", "scifar")), (speech, ("speech",))):
         assert {FACTS[name][0] for name in names} == {module.CLASSES}
 
 

@@ -1,17 +1,17 @@
 # mypy: ignore-errors
-# Code for another compiler: its types are Numba's.
-"""Pathfinder images, compiled. All geometry comes in tables (`pathfinder.Tables`); here are integers only.
+# Compiled by Numba, which infers the types.
+"""Pathfinder kernels: grow paths and draw images. All geometry comes from tables (`pathfinder.Tables`), in integers.
 
-A snake's mask is what it must not touch: the frame and all paddles but its own last one, each widened by the margin.
-Nor may it cross itself or a target where there is a gap.
+The mask of a path is what it must not touch: the frame and all paddles but its own last one, each widened by the
+margin. Nor may it cross itself or a target in a gap. A path is called snake, as in the published generator.
 """
 
 import numpy as np
 from numba import njit
 
-from ._splitmix import STEP, below, mixed, stream
+from .pathfinder import TOUCH
+from .splitmix import STEP, below, mixed, stream
 
-TOUCH = 459  # 1.8 of 255
 FREE = 76  # 0.3 of 255
 DEGREES = 360
 TRIES = 100_000
@@ -26,7 +26,7 @@ def number(state, limit):
 
 @njit(nogil=True)
 def stamp(canvas, picture, y, x):
-    """Merges a small picture, whose middle is at y, x, into a canvas by maximum."""
+    """Merge a small picture, centred at y, x, into a canvas by maximum."""
     size, half = canvas.shape[0], picture.shape[0] // 2
     for a in range(picture.shape[0]):
         row = y - half + a
@@ -50,7 +50,7 @@ def touches(mask, tables, orientation, y, x):
 
 @njit(nogil=True)
 def occupied(mask, tables, orientation, y, x):
-    """Whether the whole of a paddle's widened shape, placed here, meets what is taken or leaves the window."""
+    """Whether the full cells of a paddle's widened shape, placed here, meet the mask or leave the window."""
     size = mask.shape[0]
     for k in range(tables.firm[orientation, 0]):
         row, column = y + tables.cells[orientation, k, 0], x + tables.cells[orientation, k, 1]
@@ -66,7 +66,7 @@ def side(ay, ax, by, bx, cy, cx):
 
 @njit(nogil=True)
 def crosses(snake, count, ay, ax, by, bx):
-    """Whether the way from a to b meets the line through a snake's first paddles, the gaps included."""
+    """Whether the segment from a to b meets the line through a snake's first paddles, gaps included."""
     cy, cx = snake[0, 3], snake[0, 4]
     for k in range(count):
         dy, dx = snake[k, 5], snake[k, 6]
@@ -88,7 +88,7 @@ def inside(size, y, x):
 
 @njit(nogil=True)
 def near(cy, cx, dy, dx, y, x, clear):
-    """Whether a place is nearer than √clear to the way from c to d."""
+    """Whether a place is nearer than √clear to the segment from c to d."""
     dy, dx, py, px = dy - cy, dx - cx, y - cy, x - cx
     square, along, across = dy * dy + dx * dx, py * dy + px * dx, py * dx - px * dy
     if along <= 0:
@@ -100,7 +100,7 @@ def near(cy, cx, dy, dx, y, x, clear):
 
 @njit(nogil=True)
 def close(snake, k, y, x, clear):
-    """Whether a place is nearer than √clear to paddle k of a snake, the gap before it included."""
+    """Whether a place is nearer than √clear to paddle k of a snake, including the gap before it."""
     if k == 0:
         return near(snake[0, 3], snake[0, 4], snake[0, 5], snake[0, 6], y, x, clear)
     return near(snake[k - 1, 5], snake[k - 1, 6], snake[k, 5], snake[k, 6], y, x, clear)
@@ -108,8 +108,8 @@ def close(snake, k, y, x, clear):
 
 @njit(nogil=True)
 def placed(snake, k, tables, orientation, y, x):
-    """Notes a seed, paddle k = 0 of a snake: its rows are pivot, orientation, stamp's place, far end. False if it
-    leaves the window."""
+    """Record a seed, paddle k = 0 of a snake, as pivot, orientation, place of the stamp, far end. False if it leaves
+    the window."""
     size = tables.size
     head_y, head_x = y + tables.heads[orientation, 0], x + tables.heads[orientation, 1]
     pivot_y, pivot_x = head_y + tables.pivots[orientation, 0], head_x + tables.pivots[orientation, 1]
@@ -123,9 +123,9 @@ def placed(snake, k, tables, orientation, y, x):
 
 @njit(nogil=True)
 def extended(state, snake, k, mask, tables, weights, targets, drawn):
-    """Notes paddle k, grown from paddle k - 1. False if there is no room.
+    """Record paddle k, grown from paddle k - 1. False if there is no room.
 
-    targets, drawn    the snakes that it must not cross, and how many paddles they have (none of its own)
+    targets, drawn    the snakes that it must not cross, and how many paddles each has (0 for itself)
     """
     size = tables.size
     last = snake[k - 1, 2]
@@ -194,8 +194,8 @@ def two_snakes(state, tables, masks, snakes, weights):
             break
         if trial == tables.paddle_retries:
             return False
-    # A disc on a tip must not reach the other snake. All four tips are looked at, so that it says nothing of the label;
-    # the first ones while the snakes grow, because that is the time to give up.
+    # A disc on a tip must not reach the other snake. All four tips are checked, so that the label has no influence; the
+    # first ones while the snakes grow, to give up early.
     clear = tables.clear
     for s in range(2):
         first, other = snakes[s, 0], snakes[1 - s]
@@ -223,12 +223,12 @@ def two_snakes(state, tables, masks, snakes, weights):
 
 @njit(nogil=True)
 def distractor(state, tables, mask, snake, weights, cells, targets):
-    """One more snake, or False; the mask then is to be thrown away."""
+    """Grow one more snake. False if it failed; the mask is then invalid."""
     size, drawn = tables.size, (targets.shape[1], targets.shape[1])
     for trial in range(tables.paddle_retries + 1):
         orientation = number(state, DEGREES)
         cell = -1
-        # Uniform over the free cells: the first free one of some, and only if there is none, one from the list of all.
+        # Uniform over the free cells: guess, and list them all only if no guess is free.
         for _ in range(GUESSES):
             guess = number(state, size * size)
             if not occupied(mask, tables, orientation, guess // size, guess % size):
@@ -259,9 +259,9 @@ def distractor(state, tables, mask, snake, weights, cells, targets):
 
 @njit(nogil=True, cache=True)
 def draw(seed, first, choices, images, labels, traces):
-    """Images first .. of a seed, their labels, and the target paddles: traces [n, 2, paddles, 7], see `placed`.
+    """Draw images first .. of a seed, their labels, and the target paddles: traces [n, 2, paddles, 7], see `placed`.
 
-    choices    the tables of each margin that an image may have
+    choices    the tables of each margin
     """
     count, size = images.shape[0], choices[0].size
     state = np.empty(1, np.uint64)

@@ -1,11 +1,11 @@
 # mypy: ignore-errors
-# Code for another compiler: its types are Numba's.
-"""ListOps, compiled: drawing expressions, evaluating them, reading them from text. Tokens as in `listops.SYMBOLS`."""
+# Compiled by Numba, which infers the types.
+"""ListOps kernels: sample expressions, evaluate them, parse them. Tokens as in `listops.SYMBOLS`."""
 
 import numpy as np
 from numba import njit
 
-from ._splitmix import STEP, below, mixed, stream
+from .splitmix import STEP, below, mixed, stream
 
 MIN, MAX, MED, SM, END, ZERO = 3, 4, 5, 6, 7, 8  # tokens; digits follow ZERO
 DEPTH, ARGUMENTS = 10, 10
@@ -15,7 +15,7 @@ TOP = np.uint64(62)
 
 @njit(nogil=True)
 def reduced(operator, values, count):
-    """What an operator makes of its arguments. It sorts them where they are if it has to."""
+    """The value of an operator; may sort its arguments in place."""
     if operator == SM:
         total = 0
         for k in range(count):
@@ -36,21 +36,21 @@ def reduced(operator, values, count):
 
 @njit(nogil=True)
 def drawn(seed, i, tokens):
-    """Draw number i: its tokens go to `tokens` [LONGEST]. Returns length and value; length 0 if it got too long."""
+    """Sample expression i into `tokens` [LONGEST]. Returns length and value; length 0 if it is too long."""
     state = stream(seed, i)
     values = np.empty((DEPTH, ARGUMENTS), np.int64)
     operators = np.empty(DEPTH, np.int64)
-    wanted = np.empty(DEPTH, np.int64)
-    held = np.empty(DEPTH, np.int64)
-    length, level = 0, 0  # level: how many operators are open; a node's depth is one more
+    arguments = np.empty(DEPTH, np.int64)
+    filled = np.empty(DEPTH, np.int64)
+    length, level = 0, 0  # level: number of open operators; a node has depth level + 1
     while True:
         state += STEP
         if level < DEPTH - 1 and mixed(state) >> TOP == 0:  # r <= 1/4
             state += STEP
-            wanted[level] = 2 + below(mixed(state), ARGUMENTS - 1)
+            arguments[level] = 2 + below(mixed(state), ARGUMENTS - 1)
             state += STEP
             operators[level] = MIN + below(mixed(state), 4)
-            held[level] = 0
+            filled[level] = 0
             if length == LONGEST:
                 return 0, 0
             tokens[length] = operators[level]
@@ -67,11 +67,11 @@ def drawn(seed, i, tokens):
             if level == 0:
                 return length, value
             parent = level - 1
-            values[parent, held[parent]] = value
-            held[parent] += 1
-            if held[parent] < wanted[parent]:
+            values[parent, filled[parent]] = value
+            filled[parent] += 1
+            if filled[parent] < arguments[parent]:
                 break
-            value = reduced(operators[parent], values[parent], held[parent])
+            value = reduced(operators[parent], values[parent], filled[parent])
             if length == LONGEST:
                 return 0, 0
             tokens[length] = END
@@ -81,9 +81,9 @@ def drawn(seed, i, tokens):
 
 @njit(nogil=True, cache=True)
 def draws(seed, first, count):
-    """Of the draws first .. first + count - 1, those that are kept: tokens end to end, lengths, values."""
-    room, kept = 1 << 16, 0
-    tokens = np.empty(room, np.uint8)
+    """The expressions of first .. first + count - 1 that are kept: tokens end to end, lengths, values."""
+    capacity, kept = 1 << 16, 0
+    tokens = np.empty(capacity, np.uint8)
     used = 0
     lengths = np.empty(count, np.int64)
     values = np.empty(count, np.uint8)
@@ -92,9 +92,9 @@ def draws(seed, first, count):
         length, value = drawn(seed, i, scratch)
         if length < SHORTEST:
             continue
-        if used + length > room:
-            room *= 2
-            larger = np.empty(room, np.uint8)
+        if used + length > capacity:
+            capacity *= 2
+            larger = np.empty(capacity, np.uint8)
             larger[:used] = tokens[:used]
             tokens = larger
         tokens[used : used + length] = scratch[:length]
@@ -107,8 +107,8 @@ def draws(seed, first, count):
 
 @njit(nogil=True, cache=True)
 def parsed(text, tokens):
-    """Tokens of one expression as LRA writes it, parentheses and spaces left out. Their number, or -1 - position of
-    what is not a token."""
+    """Parse an expression as LRA writes it, without its parentheses. Returns the number of tokens, or -1 - position of
+    what is no token."""
     count, at, size = 0, 0, len(text)
     while at < size:
         byte = text[at]
@@ -144,28 +144,28 @@ def parsed(text, tokens):
 
 @njit(nogil=True, cache=True)
 def evaluated(tokens):
-    """The value of an expression, or -1 if it is none. Any number of arguments, any depth."""
+    """The value of an expression of any width and depth, or -1 if it is none."""
     size = len(tokens)
     values = np.empty(size + 1, np.int64)
     starts = np.empty(size + 1, np.int64)
     operators = np.empty(size + 1, np.int64)
-    held, level = 0, 0
+    filled, level = 0, 0
     for at in range(size):
         token = tokens[at]
         if token >= ZERO:
-            values[held] = token - ZERO
-            held += 1
+            values[filled] = token - ZERO
+            filled += 1
         elif token == END:
-            if level == 0 or held == starts[level - 1]:
+            if level == 0 or filled == starts[level - 1]:
                 return -1
             level -= 1
             start = starts[level]
-            values[start] = reduced(operators[level], values[start:held], held - start)
-            held = start + 1
+            values[start] = reduced(operators[level], values[start:filled], filled - start)
+            filled = start + 1
         else:
             operators[level] = token
-            starts[level] = held
+            starts[level] = filled
             level += 1
         if level == 0 and at < size - 1:
             return -1
-    return values[0] if level == 0 and held == 1 else -1
+    return values[0] if level == 0 and filled == 1 else -1

@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-# Code for another compiler: its types are Numba's.
-"""Random numbers that are integers, for Numba: splitmix64 (Steele, Lea and Flood, 2014).
+# Compiled by Numba, which infers the types.
+"""Random integers for Numba: splitmix64 (Steele, Lea and Flood, 2014).
 
-A stream is one uint64 that grows by an odd constant; what it gives is that number with its bits mixed. No floating
-point is involved, so a seed gives the same bytes on any machine. `stream(seed, i)` is a stream of its own for each i:
-sample i depends on nothing but the seed and i, whoever makes it and in whatever order.
+The state is a uint64 that grows by an odd constant; the output is the state with its bits mixed. No floating point is
+involved, so a seed gives the same bytes on any machine. `stream(seed, i)` starts an independent stream for each i:
+sample i depends on the seed and i alone, in whatever order samples are made.
 """
 
 import numpy as np
@@ -30,5 +30,5 @@ def stream(seed, i):
 
 @njit(nogil=True, inline="always")
 def below(z, limit):
-    """A integer in [0, limit), limit < 2³², from the bits z; none is favoured by more than limit / 2³²."""
+    """An integer in [0, limit), limit < 2³², from the bits z; uniform up to limit / 2³²."""
     return np.int64(((z >> HALF) * np.uint64(limit)) >> HALF)
