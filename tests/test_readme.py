@@ -1,9 +1,14 @@
-"""The examples of the README and the guide run as they stand, and links between pages work."""
+"""The examples of the README and the docs run as they stand, and links between pages work."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from resofire import data, nn, train
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -38,6 +43,44 @@ def test_guide(capsys):
     assert names["logits"].shape == (1, 2)
     assert names["x"].shape == (17, 64, 1)  # the last batch: 1,297 is 20 times 64 and 17
     assert names["scores"].shape == (1, 10)
+
+
+EXTENDABLE = hasattr(nn.Neuron, "dynamics") and hasattr(train, "Callback") and hasattr(data, "dataset")
+
+
+@pytest.mark.skipif(not EXTENDABLE, reason="needs nn.Neuron.dynamics, train.Callback and data.dataset")
+def test_extend(tmp_path):
+    """The blocks of docs/extend.md are one module; its recipe trains, and other commands find it by --import."""
+    blocks = re.findall(r"```python notest\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.DOTALL)
+    (tmp_path / "mine.py").write_text("\n\n".join(block for block in blocks if "outcome" not in block))
+    (tmp_path / "own.py").write_text(OWN_PARTS)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
+
+    def python(*arguments):
+        done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    command = ("-m", "resofire.cli")
+    trained = python(*command, "train", "mine:recipe", "--steps", "2", "--out", "run")
+    assert "test" in trained
+    assert "the same as the run recorded" in python(*command, "evaluate", "run", "--import", "mine")
+    assert "waves" in python(*command, "data", "list", "--import", "mine")
+    assert "step 2" in python("own.py")
+
+
+# The block, loss, optimiser and callback of docs/extend.md in one run.
+OWN_PARTS = """
+from dataclasses import replace
+import mine
+from resofire import data, train
+
+config = mine.recipe()
+model = replace(config.model, neuron=mine.nn.LIF, block=mine.ResidualBlockConfig(tau=8.0))
+config = replace(config, model=model, steps=2)
+task = data.load("waves", count=100)
+train.train(config, task, "own", loss=mine.focal, optimizer=mine.sgd, callbacks=[mine.Printer()])
+"""
 
 
 def test_both_commands_are_on_the_first_screen():
