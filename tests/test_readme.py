@@ -28,13 +28,10 @@ def own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_readme(capsys):
+def test_readme():
     names = run(README)
     assert 0.1 < names["spikes"].mean() < 0.2
     assert names["one"].shape == (16, 128)
-    assert names["outcome"].result["accuracy"]["train"] > 0.9
-    assert "encoder.blocks.1.channel_neuron" in capsys.readouterr().out
-    assert names["model"](names["task"]["test"].batch([0, 1]).x).shape == (2, 10)
 
 
 def test_guide(capsys):
@@ -42,6 +39,7 @@ def test_guide(capsys):
     assert "encoder.blocks.1.channel_neuron" in capsys.readouterr().out
     assert names["logits"].shape == (1, 2)
     assert names["x"].shape == (17, 64, 1)  # the last batch: 1,297 is 20 times 64 and 17
+    assert names["outcome"].result["accuracy"]["train"] > 0.15  # two epochs; chance is 0.1
     assert names["scores"].shape == (1, 10)
 
 
