@@ -1,6 +1,7 @@
 """Handwritten digits of 8 × 8 pixels, pixel by pixel: the embedded data set, for a first run of a minute.
 
-Channels, dropout, smoothing, the target of the fire rates and the epochs were chosen on the validation split (LOG.md).
+Channels, dropout, smoothing, the target of the fire rates and the epochs were chosen on the validation split:
+docs/experiments/digits.md.
 """
 
 from dataclasses import replace

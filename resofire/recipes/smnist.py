@@ -4,7 +4,7 @@ The paper gives neither schedule nor rates for it. Δ, batch and warm-up are the
 there are 30, with label smoothing, a little dropout and an average of the weights; τ is 20 instead of 5. The images are
 moved, turned and stretched in training, so norms take their statistics anew from images as they are, before each
 validation. The shipped network `smnist` was trained so, but for two things: its norms were taken anew once, at the end,
-and warps were linear between pixels. LOG.md has what else was tried.
+and warps were linear between pixels. docs/experiments/smnist.md has what else was tried.
 """
 
 from dataclasses import replace

@@ -2,8 +2,8 @@
 
 torch computes on a pool of OpenMP threads that spin for some milliseconds after each piece of work. A second pool, be
 it Numba's own OpenMP or one of Python, then shares the cores with threads that do nothing but wait: that cost up to a
-third of a neuron's time (LOG.md). So kernels are handed to torch's OpenMP library itself, through its entry point
-GOMP_parallel.
+third of a neuron's time (docs/experiments/threads-and-malloc.md). So kernels are handed to torch's OpenMP library
+itself, through its entry point GOMP_parallel.
 Where torch comes with another runtime, a pool of sleeping threads does the same, a little slower.
 """
 

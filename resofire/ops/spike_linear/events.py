@@ -12,7 +12,8 @@ from ..fused.threads import share_out
 from ..surrogate import refuse_double_backward
 from .call import LinearCall
 
-# A little below the share of active inputs at which adding rows takes as long as the dense product; see LOG.md.
+# A little below the share of active inputs at which adding rows takes as long as the dense product:
+# docs/experiments/spike-linear.md.
 BREAK_EVEN = 0.45
 # Below this many time steps, or columns, the dense product is over before the events are counted.
 FEWEST_STEPS, FEWEST_COLUMNS = 512, 32
