@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -9,6 +10,7 @@ from ..ops import ATan, LIFState, Surrogate, lif, lif_step
 from ..ops.checks import require_current
 from ..ops.lif import RESETS
 from ..ops.lif.reference import step as reference_step
+from .folded import Array, Neurons, temporal, to_array
 from .neuron import Neuron, Trace, draw, in_full, require_above, require_settings, spread
 
 
@@ -90,3 +92,10 @@ class LIF(Neuron):
             f"{self.features}, {tau} {kept}, threshold={self.threshold:g}, reset={self.reset!r}, "
             f"reset_gradient={self.reset_gradient!r}, {self.surrogate}"
         )
+
+    @torch.no_grad()
+    def fold(self, a: Array, b: Array) -> Neurons:
+        """These neurons as arrays, reading a z + b; see `resofire.nn.folded`."""
+        beta = to_array(self.beta())
+        zero, one = np.zeros_like(beta), np.ones_like(beta)
+        return temporal("lif", phi_re=beta, phi_im=zero, gain=one, threshold=self.threshold, reset=self.reset, a=a, b=b)

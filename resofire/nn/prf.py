@@ -10,6 +10,7 @@ from ..ops import ATan, PRFState, Surrogate, prf, prf_coefficients, prf_step
 from ..ops.checks import require_choice, require_current
 from ..ops.prf import RESETS
 from ..ops.prf.reference import step as reference_step
+from .folded import Array, Neurons, temporal, to_array
 from .neuron import Neuron, Trace, draw, require_above, require_settings, spread
 
 GAINS = ("delta", "unit")
@@ -127,3 +128,11 @@ class PRF(Neuron):
         if self.gain != "delta":
             parts.append(f"gain={self.gain!r}")
         return ", ".join([*parts, f"threshold={self.threshold:g}", f"reset={self.reset!r}", f"{self.surrogate}"])
+
+    @torch.no_grad()
+    def fold(self, a: Array, b: Array) -> Neurons:
+        """These neurons as arrays, reading a z + b; see `resofire.nn.folded`."""
+        phi_re, phi_im, gain = map(to_array, self.coefficients())
+        return temporal(
+            "prf", phi_re=phi_re, phi_im=phi_im, gain=gain, threshold=self.threshold, reset=self.reset, a=a, b=b
+        )

@@ -13,8 +13,8 @@ from test_quantize import extreme
 import resofire
 from resofire import data
 from resofire.deploy import fold
-from resofire.deploy.c import FLAGS, verify, write
-from resofire.deploy.c_text import words
+from resofire.deploy.formats.c import FLAGS, verify, write
+from resofire.deploy.formats.c_text import words
 from resofire.deploy.quantize import quantize
 from resofire.deploy.quantized import STATE_BITS, WEIGHT_BITS
 from resofire.deploy.simulate import Simulation

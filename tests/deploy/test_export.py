@@ -13,10 +13,10 @@ import torch
 from folds import CASES, given, network
 
 from resofire.deploy import Folded, Layer, Neurons, fold
-from resofire.deploy.agreement import Agreement, DisagreementError, compare
+from resofire.deploy.formats.agreement import Agreement, DisagreementError, compare
 from resofire.deploy.export import FORMATS, OWN, ExportError, Format, export, verified
-from resofire.deploy.reference import Walked, walk
-from resofire.deploy.storage import load, save
+from resofire.deploy.reference import Result, run
+from resofire.deploy.formats.safetensors import load, save
 
 # The module: the package may give the function this name.
 exports = importlib.import_module("resofire.deploy.export")

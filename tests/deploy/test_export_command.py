@@ -15,7 +15,7 @@ from resofire.commands.export import ENDINGS
 from resofire.commands.runs import sequences
 from resofire.data.task import Form, Split
 from resofire.deploy import fold, storage
-from resofire.deploy.reference import walk
+from resofire.deploy.reference import run
 
 COMPILER = shutil.which("cc")
 

@@ -9,8 +9,8 @@ import torch
 from folds import BASE, CASES, given, network, spikes_of
 
 from resofire.deploy import fold
-from resofire.deploy.agreement import Agreement, compare
-from resofire.deploy.reference import Walked, walk
+from resofire.deploy.formats.agreement import Agreement, compare
+from resofire.deploy.reference import Result, run
 from resofire.models import RetrievalConfig, build
 
 

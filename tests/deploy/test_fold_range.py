@@ -6,7 +6,7 @@ import torch
 from folds import CASES, given, network
 
 from resofire.deploy import fold
-from resofire.deploy.reference import walk
+from resofire.deploy.reference import run
 from resofire.nn import BatchNorm
 
 

@@ -17,7 +17,8 @@ from hostile import mutated, tried
 
 import resofire
 from resofire import models
-from resofire.deploy import Stream, storage
+from resofire.deploy import Stream
+from resofire.deploy.formats import safetensors as storage
 from resofire.models.storage import StorageError, to_json
 
 

@@ -16,7 +16,7 @@ def nir():
 def test_nir_files(nir, folded, tmp_path, watched, monkeypatch):
     """Some of these make libhdf5 loop for ever or crash: they are looked at in another process, here all in one go."""
     from resofire.deploy import hdf5
-    from resofire.deploy.nir import Player, read, write
+    from resofire.deploy.formats.nir import Player, read, write
 
     write(folded, tmp_path / "good.nir")
     good, files = (tmp_path / "good.nir").read_bytes(), []
@@ -93,7 +93,7 @@ def deep(h5py, node):
     ],
 )
 def test_tricks_of_hdf5(fill, words, nir, tmp_path):
-    from resofire.deploy.nir import read
+    from resofire.deploy.formats.nir import read
 
     file = hdf5_file(tmp_path, fill)
     with pytest.raises(StorageError, match=words) as caught:
@@ -102,7 +102,7 @@ def test_tricks_of_hdf5(fill, words, nir, tmp_path):
 
 
 def test_a_nir_node_of_a_bad_number(nir, folded, tmp_path):
-    from resofire.deploy.nir import graph, read
+    from resofire.deploy.formats.nir import graph, read
 
     made = graph(folded)
     made.nodes["head"].bias = np.array([1, np.nan, 1], np.float32)

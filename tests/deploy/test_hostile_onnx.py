@@ -12,8 +12,8 @@ from resofire.models.storage import StorageError
 def test_onnx_files(kind, folded, tmp_path, watched):
     pytest.importorskip("onnx", reason="the package onnx is not installed")
     pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
-    from resofire.deploy.onnx import write, write_step
-    from resofire.deploy.onnxruntime import SequenceSession, StepSession
+    from resofire.deploy.formats.onnx import write, write_step
+    from resofire.deploy.formats.onnxruntime import SequenceSession, StepSession
 
     file, x = tmp_path / "network.onnx", given(CASES["soft prf"], 3).numpy()
     (write if kind == "sequence" else write_step)(folded, file)
@@ -56,7 +56,7 @@ BOMBS = {
 def test_small_onnx_files_that_ask_for_much_memory(bomb, tmp_path, watched):
     onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
     pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
-    from resofire.deploy.onnxruntime import SequenceSession
+    from resofire.deploy.formats.onnxruntime import SequenceSession
 
     arrays = {
         "column": np.ones((WIDE, 1), np.float32), "row": np.ones((1, WIDE), np.float32), "none": np.array(0),
@@ -84,7 +84,7 @@ def test_small_onnx_files_that_ask_for_much_memory(bomb, tmp_path, watched):
 
 def test_onnx_loops_that_ask_for_much_memory(folded, tmp_path):
     pytest.importorskip("onnx", reason="the package onnx is not installed")
-    from resofire.deploy.onnx import read, sequence
+    from resofire.deploy.formats.onnx import read, sequence
 
     def all_steps_as_state(scan):
         scan.input[0] = scan.input[-1]

@@ -9,8 +9,8 @@ nir = pytest.importorskip("nir", reason="the package nir is not installed")
 
 from resofire.deploy import Folded, Layer, Neurons, fold  # noqa: E402
 from resofire.deploy.interpreter import GraphError, prepare, run  # noqa: E402
-from resofire.deploy.nir import DT, Player, graph, read, replay, write  # noqa: E402
-from resofire.deploy.reference import walk  # noqa: E402
+from resofire.deploy.formats.nir import DT, Player, graph, read, replay, write  # noqa: E402
+from resofire.deploy.reference import run  # noqa: E402
 from resofire.models import FeedforwardConfig  # noqa: E402
 from resofire.models.storage import StorageError  # noqa: E402
 from resofire.nn import LIFConfig  # noqa: E402

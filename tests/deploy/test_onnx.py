@@ -9,10 +9,10 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from resofire.deploy import Stream, fold  # noqa: E402
-from resofire.deploy.agreement import running  # noqa: E402
-from resofire.deploy.onnx import read, sequence, step, write, write_step  # noqa: E402
-from resofire.deploy.onnxruntime import SequenceSession, StepSession  # noqa: E402
-from resofire.deploy.reference import walk  # noqa: E402
+from resofire.deploy.formats.agreement import running  # noqa: E402
+from resofire.deploy.formats.onnx import read, sequence, step, write, write_step  # noqa: E402
+from resofire.deploy.formats.onnxruntime import SequenceSession, StepSession  # noqa: E402
+from resofire.deploy.reference import run  # noqa: E402
 from resofire.models.storage import StorageError  # noqa: E402
 
 CLOSE = {"float64": 1e-12, "float32": 1e-5}

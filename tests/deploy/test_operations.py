@@ -9,7 +9,7 @@ from folds import CASES, given, network
 
 from resofire.deploy import fold
 from resofire.deploy.operations import operations
-from resofire.deploy.reference import walk
+from resofire.deploy.reference import run
 
 STEPS = 12
 PRODUCTS = {"prf": 4, "lif": 1, "spatial": 0}

@@ -7,7 +7,7 @@ import pytest
 from folds import CASES, given, network
 
 from resofire.deploy import Stream, fold
-from resofire.deploy.reference import walk
+from resofire.deploy.reference import run
 
 CAUSAL = [name for name in CASES if "bidirectional" not in name]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .folded import Array
-from .quantized import IntegerLayer, IntegerNeurons, Quantized
+from ...nn.folded import Array
+from ..quantized import IntegerLayer, IntegerNeurons, Quantized
 
 # Each word holds so many weights; each half of a sum holds 16 bits.
 PER_WORD = {8: 4, 6: 4, 4: 8}
