@@ -1,4 +1,4 @@
-"""Networks as files for other programs. A file is written only after its content was run and agreed with the network."""
+"""Networks as files for other programs. A file is written only after its content ran and agreed with the network."""
 
 import os
 from pathlib import Path

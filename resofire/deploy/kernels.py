@@ -24,7 +24,7 @@ MEAN, LAST, EACH = range(3)
 def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active, fired, scores):
     """Feed x, [streams, steps, inputs] values or [streams, steps, 1] tokens; all arguments behind it are written.
 
-    Positional arrays, although they are many: as named tuples they would take longer to unpack than a step takes to run.
+    Many positional arrays: to unpack them from named tuples would take longer than to run a step.
 
     Args:
         layout: int64: sizes and indices.

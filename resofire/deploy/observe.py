@@ -86,7 +86,7 @@ def _fire(neurons: Neurons, z: Array, most: Array) -> Array:
 
 
 def _grid(x: Array, tokens: bool, bits: int) -> tuple[Array, Array]:
-    """Origin and pitch of an input: those of the grid on which its values lie (pixels), or else 2^bits - 1 equal steps."""
+    """Origin and pitch of an input: of the grid on which its values lie (pixels), or else of 2^bits - 1 equal steps."""
     if tokens:
         return np.zeros(0), np.zeros(0)
     x = x.astype(np.float64)

@@ -2,7 +2,7 @@
 
 Scales are calibrated on sequences. A channel's unit is just large enough that the observed range, and a quarter more,
 fits into the state; within that, the unit and the shifts of the layers that write to the channel minimise the error of
-what spikes add, each weight counting as often as its neuron fires. So no layer or channel pays for the range of another.
+what spikes add, each weight counting as often as its neuron fires. No layer or channel pays for the range of another.
 """
 
 from collections.abc import Sequence

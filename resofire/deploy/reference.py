@@ -4,12 +4,14 @@ These are the definitions: streams, simulations and exported files must agree wi
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ..nn.folded import Array, Folded, Neurons
 from .quantized import IntegerNeurons, Quantized
+
+Group = TypeVar("Group")
 
 
 class Result(NamedTuple):
@@ -61,7 +63,7 @@ def step(neurons: Neurons, u: Array, r: Array, drive: Array, fired: Array) -> tu
     return u, r
 
 
-def both_directions(groups: tuple[Neurons, ...], z: Array, run_group: Callable[[Neurons, Array], Array]) -> Array:
+def both_directions(groups: tuple[Group, ...], z: Array, run_group: Callable[[Group, Array], Array]) -> Array:
     """What `run_group` gives for each group [T, N], side by side; the second group reads z [T, N] in reverse."""
     forward, *reverse = groups
     return np.concatenate([run_group(forward, z), *(run_group(group, z[::-1])[::-1] for group in reverse)], 1)

@@ -137,7 +137,7 @@ class Folded:
         if self.dtype not in (np.float32, np.float64):
             return f"table must be float32 or float64, got {self.dtype}"
         if not isinstance(self.tokens, bool) or self.pool not in POOLS:
-            return f"tokens must be true or false and pool one of {', '.join(POOLS)}, got {self.tokens!r}, {self.pool!r}"
+            return f"tokens must be a bool and pool one of {', '.join(POOLS)}, got {self.tokens!r}, {self.pool!r}"
         for name, array in (("table", self.table), ("head", self.head)):
             if array.ndim != 2 or not array.size:
                 return f"{name} must have two dimensions and be filled, got {list(array.shape)}"

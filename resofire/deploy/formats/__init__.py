@@ -98,7 +98,7 @@ class C(Format):
     def verify(self, network: Any, content: bytes, samples: list[Array]) -> dict[str, Any]:
         from . import c
 
-        return c.report(network, content, samples)
+        return c.report(network, content.decode("ascii"), samples)
 
 
 FORMATS: dict[str, Format] = {

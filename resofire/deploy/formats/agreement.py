@@ -76,7 +76,7 @@ class Agreement:
         self.deviation, self.scores = max(self.deviation, deviation), self.scores + reference.size
         allowed = tolerance * (1 + float(np.abs(reference).max()))
         if not deviation <= allowed:
-            raise DisagreementError(f"equal spikes give scores that deviate by {deviation:.3g}, allowed is {allowed:.3g}")
+            raise DisagreementError(f"equal spikes give scores {deviation:.3g} apart, more than {allowed:.3g}")
 
 
 def run_each_step(folded: Folded, x: Array) -> Result:

@@ -1,13 +1,12 @@
 """Networks as one C99 header in fixed point, compiled and compared with the simulation.
 
-    write(quantized, "network.h", name="network")
-    verify("network.h", quantized, samples, name="network")
+    text = header(quantized, "network")
+    verify(text, quantized, samples, "network")
 
 The header needs only <stdint.h> and memset: no heap, no floating point. `verify` compiles it with the system's compiler
 together with a small program that feeds samples and writes every spike, the scores and the last states.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic import write_atomic
 from ...nn.folded import Array, Folded
 from ..compare import Comparison, compare
 from ..quantize import quantize
@@ -32,13 +30,13 @@ FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
 COMPILERS = ("cc", "gcc", "clang")
 # The least share of samples on which fixed point must agree with float.
 LEAST_AGREEMENT = 0.8
-KEYWORDS = frozenset(
+KEYWORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while".split()
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"
 )
 
-MAIN = """/* Reads sequences from standard input: the number of steps in 4 bytes, lowest first, then the steps. Writes the
-   spikes of each step, one byte a neuron, to standard output, and scores and last states to standard error. */
+MAIN = """/* Reads sequences from standard input: the number of steps in 4 bytes, lowest first, then the steps.
+   Writes the spikes of each step, one byte a neuron, to standard output, scores and last states to standard error. */
 #include <stdint.h>
 #include <stdio.h>
 
@@ -162,27 +160,24 @@ def prepare(
             f"{100 * LEAST_AGREEMENT:.0f} %; calibrate on more or longer sequences, or use more bits"
         )
     identifier = re.sub(r"\W", "_", name, flags=re.ASCII)
-    if not identifier[:1].isalpha() or identifier in KEYWORDS:
+    if not identifier[:1].isalpha() or identifier in KEYWORDS.split():
         identifier = f"network_{identifier}"
     return FixedPoint(quantized, identifier[:63], comparison)
 
 
-def report(network: FixedPoint, content: bytes, samples: list[Array]) -> dict[str, Any]:
-    """Compile a header, compare it with the simulation, and report what was compared.
+def report(network: FixedPoint, text: str, samples: list[Array]) -> dict[str, Any]:
+    """Verify a header and report what was compared, see `Format.verify`.
 
     Raises:
         VerificationError: A bit differs.
         CompilerError: It could not be compiled or run.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "network.h")
-        file.write_bytes(content)
-        result = verify(file, network.quantized, samples, network.name)
+    result = verify(text, network.quantized, samples, network.name)
     if not result.equal:
         raise VerificationError(
             f"compiled by {result.compiler} disagrees with the fixed-point simulation in {len(result.different)} of "
-            f"{result.sequences} sequences: {result.spikes_different} of {result.spikes} spikes differ, scores by up "
-            f"to {result.largest_deviation}, {result.states_different} of {result.states} states"
+            f"{result.sequences} sequences: {result.spikes_different} of {result.spikes} spikes and "
+            f"{result.states_different} of {result.states} states differ, scores by up to {result.largest_deviation}"
         )
     return {
         "compared": f"bits of spikes, scores and states of {result.sequences} sequences ({result.steps} steps) with "
@@ -212,21 +207,17 @@ def header(quantized: Quantized, name: str = "resofire") -> str:
         TypeError: `quantized` is not a fixed-point network.
         ValueError: The name is not a C identifier, or the network is bidirectional.
     """
-    _check(quantized, name)
+    if not isinstance(quantized, Quantized):
+        raise TypeError(f"c: quantized must be a Quantized (see quantize), got {type(quantized).__name__}")
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,62}", name) or name in KEYWORDS.split():
+        raise ValueError(f"c: name must be a C identifier that begins with a letter, got {name!r}")
+    if not quantized.causal:
+        raise ValueError("the network is bidirectional: it needs whole sequences and cannot be run step by step")
     return Text(quantized, name).whole()
 
 
-def write(quantized: Quantized, file: str | os.PathLike[str], name: str = "resofire") -> Path:
-    """Write the header to a file; see `header`."""
-    text, path = header(quantized, name), Path(file)
-    if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"c: file must be a file in a folder that exists, got {str(path)!r}")
-    write_atomic(path, text.encode("ascii"))
-    return path
-
-
 def verify(
-    file: str | os.PathLike[str],
+    text: str,
     quantized: Quantized,
     samples: Sequence[Array],
     name: str = "resofire",
@@ -237,17 +228,16 @@ def verify(
     """Compile a header and compare every spike, score and last state with the simulation.
 
     Args:
-        file: The header.
-        quantized: The network it was written from.
+        text: The header.
+        quantized: The network it was made from.
         samples: Sequences to run.
         name: What names in the header begin with.
         compiler: A program; by default the first of cc, gcc and clang that exists.
         flags: For the compiler.
 
     Raises:
-        CompilerError: There is no compiler, it refuses the file, or the program fails.
+        CompilerError: There is no compiler, it refuses the header, or the program fails.
     """
-    _check(quantized, name)
     candidates = COMPILERS if compiler is None else (compiler,)
     program = next(filter(None, map(shutil.which, candidates)), None)
     if program is None:
@@ -262,15 +252,15 @@ def verify(
         states=for_each_state(quantized, " " * 8, "put"),
     )
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "network.h").write_bytes(Path(file).read_bytes())
+        Path(folder, "network.h").write_text(text, encoding="ascii")
         Path(folder, "main.c").write_text(main, encoding="ascii")
         compiled = subprocess.run([program, *flags, "main.c", "-o", "main"], cwd=folder, capture_output=True, text=True)
         if compiled.returncode:
-            raise CompilerError(f"c: {program} does not compile {str(file)!r}: {compiled.stderr.strip()[:2000]}")
+            raise CompilerError(f"c: {program} does not compile the header: {compiled.stderr.strip()[:2000]}")
         stdin = b"".join(_steps(quantized, x) for x in samples)
         ran = subprocess.run([str(Path(folder, "main"))], input=stdin, capture_output=True)
     if ran.returncode:
-        raise CompilerError(f"c: the program compiled from {str(file)!r} ended with {ran.returncode}")
+        raise CompilerError(f"c: the compiled program ended with {ran.returncode}")
     spikes = np.frombuffer(ran.stdout, np.uint8).reshape(-1, quantized.neurons)
     return _compare(quantized, samples, spikes, np.frombuffer(ran.stderr, "<i8"), program)
 
@@ -306,9 +296,9 @@ def _compare(
     for i, x in enumerate(samples):
         result, state = simulation.run_with_states(x)
         expected = result.scores.reshape(-1)
-        wrong_spikes = np.count_nonzero(spikes[step : step + len(x)] != np.concatenate(result.spikes, 1))
+        wrong_spikes = int(np.count_nonzero(spikes[step : step + len(x)] != np.concatenate(result.spikes, 1)))
         c_scores, c_state = np.split(numbers[number : number + len(expected) + len(state)], [len(expected)])
-        wrong_states = np.count_nonzero(c_state != state)
+        wrong_states = int(np.count_nonzero(c_state != state))
         # As Python's integers: a difference of two int64 may not fit into one.
         apart = max(abs(int(a) - int(b)) for a, b in zip(c_scores, expected, strict=True))
         if wrong_spikes or wrong_states or apart:
@@ -321,19 +311,10 @@ def _compare(
         sequences=len(samples),
         steps=step,
         spikes=spikes.size,
-        spikes_different=int(spikes_different),
+        spikes_different=spikes_different,
         scores=scores,
         largest_deviation=deviation,
         states=states,
-        states_different=int(states_different),
+        states_different=states_different,
         different=tuple(different),
     )
-
-
-def _check(quantized: Quantized, name: str) -> None:
-    if not isinstance(quantized, Quantized):
-        raise TypeError(f"c: quantized must be a Quantized (see quantize), got {type(quantized).__name__}")
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,62}", name) or name in KEYWORDS:
-        raise ValueError(f"c: name must be a C identifier that begins with a letter, got {name!r}")
-    if not quantized.causal:
-        raise ValueError("the network is bidirectional: it needs whole sequences and cannot be run step by step")

@@ -131,7 +131,7 @@ def _cycle(draft: _Draft, name: str, neurons: Neurons, current: str) -> str:
 
 
 def _hard(draft: _Draft, name: str, neurons: Neurons, current: str) -> str:
-    """τ and r with 1 - dt/τ = β and r dt/τ = 1 in float64, where a neighbour of the rounded value nearly always fits."""
+    """A `nir.LIF` with 1 - dt/τ = β and r dt/τ = 1 in float64; a neighbour of the rounded value nearly always fits."""
     beta = neurons.phi_re.astype(np.float64)
     tau = _solve(DT / (1 - beta), lambda tau: 1 - DT / tau, beta)
     r = _solve(tau / DT, lambda r: r * (DT / tau), np.ones_like(beta))
@@ -175,7 +175,8 @@ def run(graph: Any, samples: list[Array]) -> list[Result]:
 
 def _run_steps(graph: Any, x: Array, names: list[str]) -> list[Array]:
     """What the nodes of these names output in each step, [T, B, N] each, for the input x [T, B, inputs]."""
-    nodes, sources = graph.nodes, {name: [] for name in graph.nodes}
+    nodes = graph.nodes
+    sources: dict[str, list[str]] = {name: [] for name in nodes}
     for source, target in graph.edges:
         sources[target].append(source)
     delays = {name for name, node in nodes.items() if isinstance(node, nir.Delay)}
