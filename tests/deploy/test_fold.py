@@ -9,7 +9,7 @@ import torch
 from folds import BASE, CASES, given, network, spikes_of
 
 from resofire.deploy import fold
-from resofire.deploy.formats.agreement import Agreement, compare
+from resofire.deploy.formats.agreement import Agreement
 from resofire.deploy.reference import Result, run
 from resofire.models import RetrievalConfig, build
 
@@ -20,7 +20,7 @@ def test_the_folded_network_is_the_trained_one(case, steps):
     config = replace(CASES[case], backend="reference")
     model, x = network(config), given(config, steps)
     logits, spikes = spikes_of(model, x)
-    scores, fired = walk(fold(model), x.numpy())
+    scores, fired = run(fold(model), x.numpy())
     assert len(fired) == len(spikes)
     for ours, theirs in zip(fired, spikes, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -46,7 +46,7 @@ def test_in_float32_it_is_no_further_off_than_rounding(case):
     for seed in range(5):
         x = given(config, 1000, seed).float()
         logits, spikes = spikes_of(model, x)
-        compare(folded, x.numpy(), walk(folded, x.numpy()), Walked(logits.numpy(), spikes), seen)
+        seen.add(folded, x.numpy(), run(folded, x.numpy()), Result(logits.numpy(), spikes))
     assert seen.compared > 0.9 * seen.spikes
     assert seen.scores
 
@@ -63,7 +63,7 @@ def test_an_encoder_gives_its_features():
     x = given(BASE, 20)
     with torch.no_grad():
         features = model.encoder(x[None])[0][0]
-    np.testing.assert_allclose(walk(fold(model.encoder), x.numpy()).scores, features.numpy(), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(run(fold(model.encoder), x.numpy()).scores, features.numpy(), rtol=1e-9, atol=1e-9)
 
 
 def test_what_cannot_be_folded():

@@ -61,7 +61,7 @@ def test_a_layer_adds_rows_compares_and_multiplies_its_state_only(case):
     folded = fold(network(CASES[case]))
     x = given(CASES[case], STEPS).numpy()
     tally, spikes = layers_counted(folded, x)
-    for ours, theirs in zip(spikes, walk(folded, x).spikes, strict=True):
+    for ours, theirs in zip(spikes, run(folded, x).spikes, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     done = tally.done
     assert not [kind for _, kind in done if kind in ("mac", "nonlinear")]

@@ -24,7 +24,7 @@ def test_a_stream_fires_as_the_whole_sequence(case):
     spikes = np.zeros((2, 40, sum(layer.neurons[0].count for layer in folded.layers)), np.uint8)
     scores = stream.feed(x, every=True, spikes=spikes)
     for b in range(2):
-        wanted = walk(folded, x[b])
+        wanted = run(folded, x[b])
         np.testing.assert_array_equal(spikes[b], np.concatenate(wanted.spikes, 1))
         np.testing.assert_allclose(scores[b] if folded.pool == "none" else scores[b, -1], wanted.scores, atol=1e-9)
     np.testing.assert_allclose(

@@ -1,9 +1,9 @@
 """The text of the C99 header of a fixed-point network: constants, a state, reset, step and scores.
 
-Weight rows are packed in 32-bit words: 4 weights of 8 or 6 bits, or 8 of 4. A bias makes them non-negative, and they are
-added two at a time, as the two halves of a word; the bias is subtracted at the end, once for each spike. That takes
-half the instructions of adding one weight at a time. A layer with so many neurons that a half could overflow (more than
-257 with 8 bits) keeps its weights as single bytes.
+Weight rows are packed in 32-bit words: 4 weights of 8 or 6 bits, or 8 of 4. A bias makes them non-negative, so that two
+are added at a time, as the two halves of a word; it is subtracted at the end, once for each spike. That takes half the
+instructions of adding one weight at a time. A layer with so many neurons that a half could overflow (more than 257 with
+8 bits) keeps its weights as single bytes.
 """
 
 from collections.abc import Iterable
@@ -57,7 +57,9 @@ class Text:
         self.q, self.name, self.upper = quantized, name, name.upper()
         self.mean = quantized.pool == "mean"
         self.state = "int16_t" if quantized.state_bits == 16 else "int32_t"
-        self.value = "uint8_t" if quantized.input_bits <= 8 else "uint16_t"
+        value = "uint8_t" if quantized.input_bits <= 8 else "uint16_t"
+        self.parameter = "uint32_t token" if quantized.tokens else f"const {value} x[{len(quantized.table)}]"
+        self.argument = "token" if quantized.tokens else "x"
         self.entry, self.last = quantized.table.shape[1], len(quantized.head)
         self.parts: list[str] = []
 
@@ -81,7 +83,7 @@ class Text:
         q = self.q
         if q.tokens:
             described = (
-                f"\n * A token is a number below {len(q.table)}; for any other, step does nothing and returns -1.\n *"
+                f"\n * A token is a number below {len(q.table)}; for others, step does nothing and returns -1.\n *"
             )
         else:
             inputs = zip(q.origin, q.pitch, strict=True)
@@ -171,7 +173,6 @@ class Text:
                 f"    for (int i = 0; i < {self.entry}; i++)\n"
                 f"        s->z[i] = {n}_hold{wide}(row[i] * ((int{wide}_t)1 << {n}_shift[i]));\n"
             )
-            parameter = "uint32_t token"
         else:
             most = np.abs(q.base) + np.abs(q.table).sum(0) * (255 if q.input_bits <= 8 else 65535) + (1 << q.shift)
             wide = self._wide(most)
@@ -183,8 +184,7 @@ class Text:
                 f"        s->z[i] = {n}_hold{wide}({n}_drop{wide}(sum, {n}_shift[i]));\n"
                 "    }\n"
             )
-            parameter = f"const {self.value} x[{len(q.table)}]"
-        self.parts.append(f"static inline void {n}_input({n}_state *s, {parameter})\n{{\n{body}}}\n\n")
+        self.parts.append(f"static inline void {n}_input({n}_state *s, {self.parameter})\n{{\n{body}}}\n\n")
 
     def _layer(self, number: int, layer: IntegerLayer, temporal: int, place: int) -> None:
         n, (neurons,) = self.name, layer.neurons
@@ -228,11 +228,11 @@ class Text:
         wide = self._wide((np.abs(layer.rows.astype(np.int64)).sum(0) << layer.lift) + self.q.top + 1)
 
         def add(j: str, added: str) -> str:
-            held = f"(int{wide}_t)({added}) * ((int{wide}_t)1 << {n}_add{number}[{j}])"
+            total = f"(int{wide}_t)({added}) * ((int{wide}_t)1 << {n}_add{number}[{j}])"
             if not layer.fresh:
                 z = f"{n}_drop{wide}(s->z[{j}], {n}_less{number}[{j}])" if layer.drop.any() else f"s->z[{j}]"
-                held += f"\n            + {z}"
-            text = f"        s->z[{j}] = {n}_hold{wide}(\n            {held});\n"
+                total += f"\n            + {z}"
+            text = f"        s->z[{j}] = {n}_hold{wide}(\n            {total});\n"
             if layer.clear is not None:
                 text += f"        if (!{n}_keep{number}[{j}])\n            s->z[{j}] = 0;\n"
             return text
@@ -297,9 +297,6 @@ class Text:
 
     def _step(self) -> None:
         q, n = self.q, self.name
-        parameter, argument = (
-            ("uint32_t token", "token") if q.tokens else (f"const {self.value} x[{len(q.table)}]", "x")
-        )
         check = f"    if (token >= {len(q.table)}u)\n        return -1;\n" if q.tokens else ""
         calls = "".join(f"    {n}_layer{i}(s);\n" for i in range(len(q.layers)))
         wide = 64 if q.state_bits == 32 else 32
@@ -315,7 +312,7 @@ class Text:
         self.parts.append(
             f"static inline void {n}_reset({n}_state *s)\n{{\n    memset(s, 0, sizeof *s);\n}}\n\n"
             f"/* One time step: 0{', or -1 for an unknown token' if q.tokens else ''}. */\n"
-            f"static inline int {n}_step({n}_state *s, {parameter})\n{{\n{check}    {n}_input(s, {argument});\n"
+            f"static inline int {n}_step({n}_state *s, {self.parameter})\n{{\n{check}    {n}_input(s, {self.argument});\n"
             f"{calls}{kept}    return 0;\n}}\n\n"
         )
 
