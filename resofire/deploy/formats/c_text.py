@@ -82,9 +82,7 @@ class Text:
     def _top(self) -> None:
         q = self.q
         if q.tokens:
-            described = (
-                f"\n * A token is a number below {len(q.table)}; for others, step does nothing and returns -1.\n *"
-            )
+            described = f"\n * A token is a number below {len(q.table)}; for others, step only returns -1.\n *"
         else:
             inputs = zip(q.origin, q.pitch, strict=True)
             described = f"\n * A value is an integer k from 0 to {(1 << q.input_bits) - 1}; input i stands for\n"
@@ -312,8 +310,8 @@ class Text:
         self.parts.append(
             f"static inline void {n}_reset({n}_state *s)\n{{\n    memset(s, 0, sizeof *s);\n}}\n\n"
             f"/* One time step: 0{', or -1 for an unknown token' if q.tokens else ''}. */\n"
-            f"static inline int {n}_step({n}_state *s, {self.parameter})\n{{\n{check}    {n}_input(s, {self.argument});\n"
-            f"{calls}{kept}    return 0;\n}}\n\n"
+            f"static inline int {n}_step({n}_state *s, {self.parameter})\n{{\n{check}"
+            f"    {n}_input(s, {self.argument});\n{calls}{kept}    return 0;\n}}\n\n"
         )
 
     def _scores(self) -> None:
