@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..nn.folded import Array, Folded
-from .quantize import quantize
+from .quantize import observe_samples, quantize_observed
 from .quantized import STATE_BITS, WEIGHT_BITS, Quantized
 from .reference import Result, run
 from .simulate import Simulation
@@ -108,8 +108,9 @@ def table(
         weight_bits: Widths of the weights.
         state_bits: Widths of the states.
     """
+    seen = observe_samples(folded, samples)
     networks = [
-        quantize(folded, samples, weight_bits=weight, state_bits=state)
+        quantize_observed(folded, seen, weight_bits=weight, state_bits=state)
         for weight in weight_bits
         for state in state_bits
     ]

@@ -48,12 +48,38 @@ def quantize(
         TypeError: `folded` is not a folded network.
         ValueError: A width is not one of these, a sample does not fit the network, or a state grows without input.
     """
-    _check_network(folded)
     _check_bits(weight_bits, state_bits, input_bits, phi_bits)
-    _check_samples(folded, samples)
-    folded = folded.astype(np.float64)
+    seen = observe_samples(folded, samples, input_bits)
+    return quantize_observed(
+        folded, seen, weight_bits=weight_bits, state_bits=state_bits, input_bits=input_bits, phi_bits=phi_bits
+    )
+
+
+def observe_samples(folded: Folded, samples: Sequence[Array], input_bits: int = 8) -> Observed:
+    """Run the samples to calibrate on; several widths can share the result. Raises what `quantize` raises."""
+    _check_network(folded)
+    if not len(samples):
+        raise ValueError("quantize: samples must hold at least one sequence, got none")
+    for x in samples:
+        fault = folded.input_fault(np.asarray(x))
+        if fault:
+            raise ValueError(f"quantize: samples must be {fault}")
+    return observe(folded, samples, input_bits)
+
+
+def quantize_observed(
+    folded: Folded,
+    seen: Observed,
+    *,
+    weight_bits: int = 8,
+    state_bits: int = 16,
+    input_bits: int = 8,
+    phi_bits: int | None = None,
+) -> Quantized:
+    """As `quantize`, with samples that were observed before, with the same `input_bits`."""
+    _check_bits(weight_bits, state_bits, input_bits, phi_bits)
     phi_bits = PHI_BITS[state_bits] if phi_bits is None else phi_bits
-    seen = observe(folded, samples, input_bits)
+    folded = folded.astype(np.float64)
     units, lifts, drops = _scales(folded, seen, weight_bits, state_bits)
     top = 1 << (weight_bits - 1)
     layers = []
@@ -207,12 +233,3 @@ def _check_bits(weight_bits: int, state_bits: int, input_bits: int, phi_bits: in
     for name, value, most in (("input_bits", input_bits, 16), ("phi_bits", 30 if phi_bits is None else phi_bits, 30)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise ValueError(f"quantize: {name} must be an integer from 1 to {most}, got {value!r}")
-
-
-def _check_samples(folded: Folded, samples: Sequence[Array]) -> None:
-    if not len(samples):
-        raise ValueError("quantize: samples must hold at least one sequence, got none")
-    for x in samples:
-        fault = folded.input_fault(np.asarray(x))
-        if fault:
-            raise ValueError(f"quantize: samples must be {fault}")

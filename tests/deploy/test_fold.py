@@ -73,7 +73,7 @@ def test_what_cannot_be_folded():
     retrieval = build(RetrievalConfig(vocabulary=5, classes=2, features=4, depth=1))
     with pytest.raises(FoldError, match="fold: Retrieval cannot be folded: it has no method `fold`; fold its encoder"):
         fold(retrieval)
-    with pytest.raises(TypeError, match="fold: Linear cannot be folded: it has no method `fold`$"):
+    with pytest.raises(TypeError, match=r"fold: Linear cannot be folded: it has no method `fold`$"):
         fold(torch.nn.Linear(2, 2))
     model = network(BASE)
     model.encoder.blocks[1].token_neuron = torch.nn.Identity()

@@ -165,7 +165,7 @@ def test_states_of_streams(folded):
         if tried(lambda state=state: stream.restore(state) or True, "Stream.restore: state ", ValueError) is None:
             refused += 1
             assert stream.save() == before
-        assert np.isfinite(stream._states).all()
+        assert np.isfinite(stream._state.potentials).all()
         assert (stream.steps >= 0).all()
     assert 590 < refused <= 600
 

@@ -13,6 +13,7 @@ from resofire.deploy import fold, reference
 from resofire.deploy.compare import compare, table, text
 from resofire.deploy.quantize import quantize
 from resofire.deploy.quantized import STATE_BITS, WEIGHT_BITS
+from resofire.deploy.reference import run_integer
 from resofire.deploy.simulate import Simulation
 
 WIDTHS = [(weight, state) for weight in WEIGHT_BITS for state in STATE_BITS]
