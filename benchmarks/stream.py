@@ -7,18 +7,16 @@ for very long, in float32 and float64 side by side: memory must not grow, and th
 """
 
 import resource
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from resofire.deploy import Folded, Stream, fold
-from resofire.deploy.onnx import write_step
-from resofire.deploy.onnxruntime import StepSession
+from resofire.deploy.formats import onnx
+from resofire.deploy.formats.onnxruntime import StepSession
 from resofire.models import Classifier, ClassifierConfig
 from resofire.nn import BatchNorm, PRFConfig
 
@@ -90,10 +88,7 @@ def compare(case: Case, rates: list[tuple[float, float]], rounds: int, calls: in
     model = trained(case, rates)
     folded, x = fold(model), sequence(case, CHUNK)
     whole, single = Stream(folded), Stream(folded)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "step.onnx"
-        write_step(folded, file)
-        session = StepSession(file)
+    session = StepSession(onnx.step(folded).SerializeToString())
     seconds = medians(
         {
             "chunk": lambda: whole.feed(x),

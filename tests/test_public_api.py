@@ -110,8 +110,9 @@ def test_names():
         "StorageError", "build", "find", "load", "save", "shipped",
     ]  # fmt: skip
     assert resofire.deploy.__all__ == [
-        "ExportError", "Folded", "Layer", "Neurons", "Quantized", "Simulation", "Stream", "VerificationError",
-        "export", "fold", "quantize",
+        "FORMATS", "ExportError", "FloatFormat", "FoldError", "Folded", "Format", "Layer", "Neurons", "Quantized",
+        "Simulation", "Stream", "VerificationError", "export", "fold", "holds_folded", "load", "operations", "quantize",
+        "register", "save",
     ]  # fmt: skip
     assert {"COSTS", "PEERS", "count_ops", "energy", "fire_rates", "measure", "report"} <= {*resofire.measure.__all__}
     assert resofire.ops.PRFState._fields == ("u", "r")

@@ -72,11 +72,10 @@ class Stream:
     def _network(self) -> tuple[Any, list[str]]:
         """It is folded, and has a name for each layer of neurons."""
         from .. import deploy, models
-        from ..deploy import storage
         from ..nn import LIF, PRF, SpatialNeuron
 
-        if storage.holds_folded(models.find(self.model)):
-            folded = storage.load(self.model)
+        if deploy.holds_folded(models.find(self.model)):
+            folded = deploy.load(self.model)
             return folded, [f"layers.{number}" for number in range(len(folded.layers))]
         model = open_model(self.model)
         names = [name for name, part in model.named_modules() if isinstance(part, PRF | LIF | SpatialNeuron)]

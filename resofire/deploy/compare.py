@@ -1,77 +1,92 @@
-"""What integers cost: accuracy, and how far spikes part from the float network's, for each width in bits."""
+"""What fixed point costs: accuracy, and how far the spikes diverge from the float network's, for each width in bits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from .folded import Array, Folded
-from .quantize import quantize
+from ..nn.folded import Array, Folded
+from .quantize import observe_samples, quantize_observed
 from .quantized import STATE_BITS, WEIGHT_BITS, Quantized
-from .reference import Walked, walk
+from .reference import Result, run
 from .simulate import Simulation
 from .stream import Stream
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One network in integers beside the folded one, on the same sequences."""
+    """A fixed-point network against the folded one, on the same sequences."""
 
     weight_bits: int
     state_bits: int
     sequences: int
     float_accuracy: float
+    """Accuracy of the folded network; with scores at every step, over steps."""
     accuracy: float
-    """Shares of right answers; with scores at every step, of steps."""
+    """Accuracy of the fixed-point network."""
     agreement: float
-    """Share of answers that are those of the float network, right or wrong."""
+    """The share of predictions on which both networks agree, right or wrong."""
     divergence: tuple[float, ...]
-    """For each layer, of all neurons and steps at which either network fires, the share at which only one does."""
+    """For each layer: of all neurons and steps at which either network fires, the share at which only one does."""
 
 
 def compare(
     folded: Folded, quantized: Quantized | Sequence[Quantized], x: Sequence[Array], labels: Array
 ) -> list[Comparison]:
-    """Walks sequences x (labels [S], or [S, T] with scores at every step) through the float network and the others."""
+    """Run sequences through the float network and fixed-point versions of it.
+
+    Args:
+        folded: The float network.
+        quantized: One fixed-point network, or several.
+        x: Sequences, values [T, inputs] or tokens [T].
+        labels: [S], or [S, T] with scores at every step.
+
+    Returns:
+        One comparison for each fixed-point network.
+    """
     networks = [quantized] if isinstance(quantized, Quantized) else list(quantized)
     if not len(x) or len(x) != len(labels):
-        raise ValueError(f"compare: x and labels must be as many, and not none, got {len(x)} and {len(labels)}")
+        raise ValueError(f"compare: x and labels must have the same length, at least 1, got {len(x)} and {len(labels)}")
     stream = Stream(folded) if folded.causal else None
     simulations = [Simulation(each) for each in networks]
-    answers = total = right = 0
-    rights, agreed = np.zeros((2, len(networks)), np.int64)
-    apart, either = np.zeros((2, len(networks), len(folded.layers)), np.int64)
+    predictions = correct = 0
+    integer_correct, agreed = np.zeros((2, len(networks)), np.int64)
+    different, either = np.zeros((2, len(networks), len(folded.layers)), np.int64)
     for sequence, label in zip(x, labels, strict=True):
-        scores, fired = _float(folded, stream, np.asarray(sequence))
-        answer = scores.argmax(-1)
-        answers += answer.size
-        right += int((answer == label).sum())
-        total += 1
+        scores, spikes = _run_float(folded, stream, np.asarray(sequence))
+        prediction = scores.argmax(-1)
+        predictions += prediction.size
+        correct += int((prediction == label).sum())
         for i, simulation in enumerate(simulations):
-            found = simulation.walk(sequence)
-            ours = found.scores.argmax(-1)
-            rights[i] += (ours == label).sum()
-            agreed[i] += (ours == answer).sum()
-            for number, (a, b) in enumerate(zip(fired, found.spikes, strict=True)):
-                apart[i, number] += np.count_nonzero(a != b)
+            result = simulation.run(sequence)
+            integer_correct[i] += (result.scores.argmax(-1) == label).sum()
+            agreed[i] += (result.scores.argmax(-1) == prediction).sum()
+            for number, (a, b) in enumerate(zip(spikes, result.spikes, strict=True)):
+                different[i, number] += np.count_nonzero(a != b)
                 either[i, number] += np.count_nonzero(a | b)
-    shares = apart / np.maximum(either, 1)
     return [
-        Comparison(each.weight_bits, each.state_bits, total, right / answers, float(rights[i] / answers),
-                   float(agreed[i] / answers), tuple(map(float, shares[i])))
+        Comparison(
+            weight_bits=each.weight_bits,
+            state_bits=each.state_bits,
+            sequences=len(x),
+            float_accuracy=correct / predictions,
+            accuracy=float(integer_correct[i] / predictions),
+            agreement=float(agreed[i] / predictions),
+            divergence=tuple(map(float, different[i] / np.maximum(either[i], 1))),
+        )
         for i, each in enumerate(networks)
-    ]  # fmt: skip
+    ]
 
 
-def _float(folded: Folded, stream: Stream | None, x: Array) -> Walked:
-    """The folded network, as a stream if it can be one, since that is faster."""
+def _run_float(folded: Folded, stream: Stream | None, x: Array) -> Result:
+    """The folded network; as a stream where that is possible, which is faster."""
     if stream is None:
-        return walk(folded, x)
+        return run(folded, x)
     sizes = [len(layer.rows) for layer in folded.layers]
     fired = np.zeros((1, len(x), sum(sizes)), np.uint8)
     stream.reset()
     scores = stream.feed(x[None], every=folded.pool == "none", spikes=fired)[0]
-    return Walked(scores, np.split(fired[0].view(bool), np.cumsum(sizes)[:-1], 1))
+    return Result(scores, np.split(fired[0].view(bool), np.cumsum(sizes)[:-1], 1))
 
 
 def table(
@@ -83,9 +98,19 @@ def table(
     weight_bits: Sequence[int] = WEIGHT_BITS,
     state_bits: Sequence[int] = STATE_BITS,
 ) -> list[Comparison]:
-    """Every pair of widths: scales from `samples` (of the training split), figures on x and labels (the test split)."""
+    """Compare every pair of widths.
+
+    Args:
+        folded: The float network.
+        samples: Sequences of the training split, to calibrate scales on.
+        x: Sequences of the test split.
+        labels: Their labels, see `compare`.
+        weight_bits: Widths of the weights.
+        state_bits: Widths of the states.
+    """
+    seen = observe_samples(folded, samples)
     networks = [
-        quantize(folded, samples, weight_bits=weight, state_bits=state)
+        quantize_observed(folded, seen, weight_bits=weight, state_bits=state)
         for weight in weight_bits
         for state in state_bits
     ]
@@ -93,16 +118,16 @@ def table(
 
 
 def text(rows: Sequence[Comparison]) -> str:
-    """A table in Markdown."""
+    """Comparisons as a table in Markdown."""
     layers = range(1, len(rows[0].divergence) + 1)
-    lines = [
-        "| weights | states | accuracy | as float | " + " | ".join(f"spikes apart, layer {i}" for i in layers) + " |",
-        "|---" * (4 + len(layers)) + "|",
-        f"| float | float | {rows[0].float_accuracy:.2%} | 100 % | " + " | ".join("0 %" for _ in layers) + " |",
-    ]
+    names = ["weights", "states", "accuracy", "agrees with float", *(f"different spikes, layer {i}" for i in layers)]
+    cells = [names, ["---"] * len(names), ["float", "float", _percent(rows[0].float_accuracy), "100 %"]]
+    cells[-1] += ["0 %"] * len(layers)
     for row in rows:
-        apart = " | ".join(f"{share:.2%}" for share in row.divergence)
-        lines.append(
-            f"| {row.weight_bits} bit | {row.state_bits} bit | {row.accuracy:.2%} | {row.agreement:.2%} | {apart} |"
-        )
-    return "\n".join(lines).replace("%", " %").replace("  %", " %")
+        shares = map(_percent, (row.accuracy, row.agreement, *row.divergence))
+        cells.append([f"{row.weight_bits} bit", f"{row.state_bits} bit", *shares])
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"

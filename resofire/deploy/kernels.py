@@ -1,16 +1,16 @@
-"""The walk of a folded network in Numba: for each stream and each time step all layers, and no Python in between.
+"""A folded network in Numba: for each stream and time step all layers, with no Python in between.
 
-All numbers of a network lie in one array, all its integers (sizes, places) in another: a call with a dozen arrays
-costs microseconds before it begins. `packed.pack` writes them, the constants below say what stands where.
+All floats of a network are in one array, all its integers (sizes, indices) in another: a call with a dozen arrays
+costs microseconds before it begins. `stream` packs them; the constants below say what is where.
 
-A sum over firing inputs is made row by row in the order of the inputs, in the accumulators' own precision, and no
-multiplication is fused with an addition, so a chunk of any size and any number of streams gives the same bits.
+Rows of firing inputs are added in the order of the inputs, in the precision of the accumulators, and no multiplication
+is fused with an addition. So a chunk of any size and any number of streams gives the same bits.
 """
 
 import numba
 import numpy as np
 
-# Integers of the network, then those of its layers, LAYER each. Places are indices into the other array.
+# Integers of the network, then LAYER of them for each layer. TABLE, HEAD, SIGN, … are indices into the other array.
 TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, HEAD, BIAS = range(10)
 FIRST = 10
 KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, ROWS, KEEP, STATE = range(13)
@@ -21,26 +21,33 @@ MEAN, LAST, EACH = range(3)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def walk(whole, numbers, x, states, totals, steps, counts, scratch, active, fired, scores):
-    """Feeds x, [streams, steps, inputs] values or [streams, steps, 1] tokens; everything behind it is written.
+def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active, fired, scores):
+    """Feed x, [streams, steps, inputs] values or [streams, steps, 1] tokens; all arguments behind it are written.
 
-    states     [streams, 2, temporal neurons]: u and r
-    totals     [streams, width of the last z] float64: sums for the mean
-    steps      [streams]: time steps so far
-    counts     [streams, layers]: spikes so far
-    scratch    [2, widest z]; active [most neurons of a layer]
-    fired      [streams, steps, neurons] uint8, or [streams, 0, neurons]: then spikes are not kept
-    scores     [streams, 1, classes] after the last step, or [streams, steps, classes] after each
+    Many positional arrays: to unpack them from named tuples would take longer than to run a step.
+
+    Args:
+        layout: int64: sizes and indices.
+        numbers: Everything else in the network.
+        x: The chunk.
+        potentials: [streams, 2, temporal neurons]: u and r.
+        totals: [streams, width of the last z], float64: sums for the mean.
+        steps: [streams]: time steps so far.
+        counts: [streams, layers]: spikes so far.
+        scratch: [2, widest z].
+        active: [neurons of the largest layer + 1].
+        fired: [streams, steps, neurons] uint8, or [streams, 0, neurons]: spikes are not kept.
+        scores: [streams, 1, classes] after the last step, or [streams, steps, classes] after each.
     """
     keep, each = fired.shape[1] > 0, scores.shape[1] == x.shape[1]
     for b in range(x.shape[0]):
         z, other = scratch[0], scratch[1]
         for t in range(x.shape[1]):
-            _input(whole, numbers, x[b, t], z)
+            _input(layout, numbers, x[b, t], z)
             place = 0
-            for number in range(whole[LAYERS]):
-                layer = whole[FIRST + LAYER * number : FIRST + LAYER * (number + 1)]
-                firing = _fire(layer, numbers, z, states[b], active)
+            for number in range(layout[LAYERS]):
+                layer = layout[FIRST + LAYER * number : FIRST + LAYER * (number + 1)]
+                firing = _fire(layer, numbers, z, potentials[b], active)
                 counts[b, number] += firing
                 if keep:
                     for i in range(firing):
@@ -51,30 +58,30 @@ def walk(whole, numbers, x, states, totals, steps, counts, scratch, active, fire
                     z[: layer[OUTPUTS]] = 0
                 _add_rows(layer, numbers, z, active, firing)
             steps[b] += 1
-            if whole[POOL] == MEAN:
-                for i in range(whole[WIDTH]):
+            if layout[POOL] == MEAN:
+                for i in range(layout[WIDTH]):
                     totals[b, i] += z[i]
             if each or t == x.shape[1] - 1:
-                _scores(whole, numbers, z, totals[b], steps[b], scores[b, t if each else 0])
+                _scores(layout, numbers, z, totals[b], steps[b], scores[b, t if each else 0])
 
 
 @numba.njit(cache=True, nogil=True)
-def _input(whole, numbers, x, z):
-    width = whole[ENTRY]
-    if whole[TOKENS]:
-        at = whole[TABLE] + np.int64(x[0]) * width
+def _input(layout, numbers, x, z):
+    width = layout[ENTRY]
+    if layout[TOKENS]:
+        at = layout[TABLE] + np.int64(x[0]) * width
         for i in range(width):
             z[i] = numbers[at + i]
         return
-    for j in range(whole[INPUTS]):
-        row = numbers[whole[TABLE] + j * width : whole[TABLE] + (j + 1) * width]
+    for j in range(layout[INPUTS]):
+        row = numbers[layout[TABLE] + j * width : layout[TABLE] + (j + 1) * width]
         for i in range(width):
             z[i] = x[j] * row[i] if j == 0 else z[i] + x[j] * row[i]
 
 
 @numba.njit(cache=True, nogil=True)
 def _fire(layer, numbers, z, state, active):
-    """Advances the neurons of a layer; `active` begins with those that fire, and their number is returned."""
+    """Advance the neurons of a layer; `active` begins with those that fire. Returns how many do."""
     n, kind, reset = layer[COUNT], layer[KIND], layer[RESET]
     sign, threshold = numbers[layer[SIGN] : layer[SIGN] + n], numbers[layer[THRESHOLD] : layer[THRESHOLD] + n]
     firing = 0
@@ -122,11 +129,11 @@ def _add_rows(layer, numbers, z, active, firing):
 
 
 @numba.njit(cache=True, nogil=True)
-def _scores(whole, numbers, z, total, steps, scores):
-    classes, at = whole[CLASSES], whole[HEAD]
+def _scores(layout, numbers, z, total, steps, scores):
+    classes, at = layout[CLASSES], layout[HEAD]
     for k in range(classes):
-        scores[k] = numbers[whole[BIAS] + k]
-    for i in range(whole[WIDTH]):
-        value = total[i] / steps if whole[POOL] == MEAN else np.float64(z[i])
+        scores[k] = numbers[layout[BIAS] + k]
+    for i in range(layout[WIDTH]):
+        value = total[i] / steps if layout[POOL] == MEAN else np.float64(z[i])
         for k in range(classes):
             scores[k] += value * numbers[at + i * classes + k]

@@ -1,42 +1,62 @@
-"""The walk of a network of integers in Numba, one sequence a call; `simulate` packs it and calls.
+"""A fixed-point network in Numba, one sequence a call; `simulate` packs the network and calls.
 
-Bit for bit what `reference_integer` gives: integers have no rounding to agree on but the one written there.
+Bit for bit what `reference.run_integer` gives: integers are rounded only where that says so.
 """
+
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from .kernels import HARD, MEAN, PRF, SOFT, SPATIAL
 
-# Integers of the network, then those of its layers, LAYER each. Places are indices into `numbers` and `rows`.
-TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, SHIFT, BASE, HEAD, BIAS, DROP, TOP, BITS = range(15)
+# Integers of the network, then LAYER of them for each layer. TABLE, HEAD, SIGN, … are indices into `numbers`.
+TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, SHIFT, BASE, HEAD, BIAS, HEAD_DROP, TOP, BITS = range(15)
 FIRST = 15
-KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, MOVE, ROWS, LIFT, FALL, KEEP = range(15)
+KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, MOVE, ROWS, LIFT, DROP, KEEP = range(15)
 LAYER = 15
 
 
-@numba.njit(cache=True, nogil=True)
-def walk(whole, numbers, rows, x, state, fired, scores):
-    """x is [steps, inputs] or [steps, 1]; everything behind it is written, and comes as zeros.
+class Network(NamedTuple):
+    """A packed network."""
 
-    state      [2, neurons]: u and r; of spatial neurons they stay zero
-    fired      [steps, neurons] uint8
-    scores     [1 or steps, classes]
-    """
-    most, widest = 0, whole[ENTRY]
-    for number in range(whole[LAYERS]):
-        layer = whole[FIRST + LAYER * number : FIRST + LAYER * (number + 1)]
+    layout: Any
+    """int64: sizes and indices."""
+    numbers: Any
+    """int64: all arrays but the rows."""
+    rows: Any
+    """int8: all rows, in the order of the layers."""
+
+
+class Output(NamedTuple):
+    """Where results are written; comes as zeros."""
+
+    state: Any
+    """[2, neurons]: u and r after the last step; zero for spatial neurons."""
+    fired: Any
+    """[steps, neurons] uint8."""
+    scores: Any
+    """[1 or steps, classes]."""
+
+
+@numba.njit(cache=True, nogil=True)
+def walk(network, x, output):
+    """Run x, [steps, inputs] values or [steps, 1] tokens, and write the output."""
+    layout, numbers, rows = network.layout, network.numbers, network.rows
+    state, fired, scores = output.state, output.fired, output.scores
+    most, widest = 0, layout[ENTRY]
+    for number in range(layout[LAYERS]):
+        layer = layout[FIRST + LAYER * number : FIRST + LAYER * (number + 1)]
         most, widest = max(most, layer[COUNT]), max(widest, layer[OUTPUTS])
     z, added, active = np.zeros(widest, np.int64), np.zeros(widest, np.int32), np.zeros(most + 1, np.int64)
-    total = np.zeros(whole[WIDTH], np.int64)
-    top = whole[TOP]
+    total = np.zeros(layout[WIDTH], np.int64)
     for t in range(len(x)):
-        _input(whole, numbers, x[t], z)
+        _input(layout, numbers, x[t], z)
         place = 0
-        for number in range(whole[LAYERS]):
-            layer = whole[FIRST + LAYER * number : FIRST + LAYER * (number + 1)]
+        for number in range(layout[LAYERS]):
+            layer = layout[FIRST + LAYER * number : FIRST + LAYER * (number + 1)]
             n, outputs = layer[COUNT], layer[OUTPUTS]
-            firing = _fire(layer, numbers, z, state[:, place : place + n], active, whole[BITS], top)
+            firing = _fire(network, layer, z, state[:, place : place + n], active)
             added[:outputs] = 0
             for i in range(firing):
                 fired[t, place + active[i]] = 1
@@ -45,23 +65,28 @@ def walk(whole, numbers, rows, x, state, fired, scores):
                 for j in range(outputs):
                     added[j] += row[j]
             place += n
-            lift, keep = numbers[layer[LIFT] : layer[LIFT] + outputs], layer[KEEP]
-            drop = numbers[layer[FALL] : layer[FALL] + outputs]
-            for j in range(outputs):
-                moved = np.int64(added[j]) << lift[j]
-                z[j] = _held(moved if layer[FRESH] else _rounded(z[j], drop[j]) + moved, top)
-                if keep >= 0 and numbers[keep + j] == 0:
-                    z[j] = 0
-        for i in range(whole[WIDTH]):
-            read = _rounded(z[i], whole[DROP])
-            total[i] = total[i] + read if whole[POOL] == MEAN else read
+            _synapses(network, layer, z, added)
+        for i in range(layout[WIDTH]):
+            read = _rounded(z[i], layout[HEAD_DROP])
+            total[i] = total[i] + read if layout[POOL] == MEAN else read
         if len(scores) > 1 or t == len(x) - 1:
-            times = t + 1 if whole[POOL] == MEAN else 1
-            _scores(whole, numbers, total, times, scores[t if len(scores) > 1 else 0])
+            times = t + 1 if layout[POOL] == MEAN else 1
+            _scores(layout, numbers, total, times, scores[t if len(scores) > 1 else 0])
 
 
 @numba.njit(cache=True, nogil=True)
-def _held(x, top):
+def _synapses(network, layer, z, added):
+    numbers, top = network.numbers, network.layout[TOP]
+    lift, drop, keep, outputs = layer[LIFT], layer[DROP], layer[KEEP], layer[OUTPUTS]
+    for j in range(outputs):
+        moved = np.int64(added[j]) << numbers[lift + j]
+        z[j] = _saturated(moved if layer[FRESH] else _rounded(z[j], numbers[drop + j]) + moved, top)
+        if keep >= 0 and numbers[keep + j] == 0:
+            z[j] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _saturated(x, top):
     return min(max(x, -top), top)
 
 
@@ -71,24 +96,25 @@ def _rounded(x, shift):
 
 
 @numba.njit(cache=True, nogil=True)
-def _input(whole, numbers, x, z):
-    width, top = whole[ENTRY], whole[TOP]
-    shift = numbers[whole[SHIFT] : whole[SHIFT] + width]
-    if whole[TOKENS]:
-        at = whole[TABLE] + x[0] * width
+def _input(layout, numbers, x, z):
+    width, top = layout[ENTRY], layout[TOP]
+    shift = numbers[layout[SHIFT] : layout[SHIFT] + width]
+    if layout[TOKENS]:
+        at = layout[TABLE] + x[0] * width
         for i in range(width):
-            z[i] = _held(numbers[at + i] << shift[i], top)
+            z[i] = _saturated(numbers[at + i] << shift[i], top)
         return
     for i in range(width):
-        value = numbers[whole[BASE] + i]
-        for j in range(whole[INPUTS]):
-            value += x[j] * numbers[whole[TABLE] + j * width + i]
-        z[i] = _held(_rounded(value, shift[i]), top)
+        value = numbers[layout[BASE] + i]
+        for j in range(layout[INPUTS]):
+            value += x[j] * numbers[layout[TABLE] + j * width + i]
+        z[i] = _saturated(_rounded(value, shift[i]), top)
 
 
 @numba.njit(cache=True, nogil=True)
-def _fire(layer, numbers, z, state, active, bits, top):
-    """Advances the neurons of a layer; `active` begins with those that fire, and their number is returned."""
+def _fire(network, layer, z, state, active):
+    """Advance the neurons of a layer; `active` begins with those that fire. Returns how many do."""
+    numbers, bits, top = network.numbers, network.layout[BITS], network.layout[TOP]
     n, kind, reset = layer[COUNT], layer[KIND], layer[RESET]
     sign, threshold = numbers[layer[SIGN] : layer[SIGN] + n], numbers[layer[THRESHOLD] : layer[THRESHOLD] + n]
     firing = 0
@@ -103,35 +129,35 @@ def _fire(layer, numbers, z, state, active, bits, top):
     for i in range(n):
         before, moved = u[i], (sign[i] * z[i] + current[i]) << move[i]
         if kind == PRF:
-            u[i] = _held(_rounded(re[i] * before - im[i] * r[i] + moved, bits), top)
-            r[i] = _held(_rounded(im[i] * before + re[i] * r[i], bits), top)
+            u[i] = _saturated(_rounded(re[i] * before - im[i] * r[i] + moved, bits), top)
+            r[i] = _saturated(_rounded(im[i] * before + re[i] * r[i], bits), top)
         else:
-            u[i] = _held(_rounded(re[i] * before + moved, bits), top)
+            u[i] = _saturated(_rounded(re[i] * before + moved, bits), top)
     for i in range(n):
         active[firing] = i
         firing += u[i] > threshold[i]
     for a in range(firing):
         i = active[a]
         if reset == SOFT:
-            u[i] = _held(u[i] - (threshold[i] + 1), top)
+            u[i] = _saturated(u[i] - (threshold[i] + 1), top)
         elif reset == HARD:
             u[i] = 0
     return firing
 
 
 @numba.njit(cache=True, nogil=True)
-def _scores(whole, numbers, total, times, scores):
-    classes = whole[CLASSES]
+def _scores(layout, numbers, total, times, scores):
+    classes = layout[CLASSES]
     for k in range(classes):
-        scores[k] = times * numbers[whole[BIAS] + k]
-    for i in range(whole[WIDTH]):
+        scores[k] = times * numbers[layout[BIAS] + k]
+    for i in range(layout[WIDTH]):
         for k in range(classes):
-            scores[k] += total[i] * numbers[whole[HEAD] + i * classes + k]
+            scores[k] += total[i] * numbers[layout[HEAD] + i * classes + k]
 
 
 @numba.njit(cache=True, nogil=True)
 def digest(fired, states):
-    """32 bits that depend on every spike and its time, and on the last states: FNV-1a, with a mark after each step."""
+    """32 bits that depend on every spike, its time and the last states: FNV-1a, with a mark after each step."""
     value = np.uint32(2166136261)
     for t in range(fired.shape[0]):
         for i in range(fired.shape[1]):

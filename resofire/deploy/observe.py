@@ -1,71 +1,81 @@
-"""What a folded network does on sequences: the ranges and rates from which its scales in integers are chosen."""
+"""What a folded network does on sequences: the ranges and rates on which fixed-point scales are calibrated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .folded import Array, Folded, Neurons
+from ..nn.folded import Array, Folded, Neurons
 from .reference import step
 
-# Sums of real numbers leave the grid they lie on by rounding only.
+# Values this close to a grid, as a share of its pitch, lie on it but for rounding.
 GRID = 1e-4
 
 
 @dataclass(frozen=True)
 class Observed:
+    """Ranges and rates over all samples."""
+
     z: list[Array]
     """The largest |z| of each channel, before the first layer and after each."""
     states: list[list[Array]]
-    """The largest |u| or |r| of each neuron, for each layer and group; of spatial neurons empty."""
+    """The largest |u| or |r| of each neuron, for each layer and group; empty for spatial neurons."""
     rates: list[Array]
     """Spikes per step, for each layer."""
     tokens: Array
-    """How often each token comes, as a share; of values empty."""
+    """The frequency of each token; empty for values."""
     origin: Array
-    """[inputs]: the least value; of tokens empty."""
+    """[inputs]: the smallest value; empty for tokens."""
     pitch: Array
-    """[inputs]: the distance between neighbouring integers."""
+    """[inputs]: the distance between the values of neighbouring integers."""
 
 
 def observe(folded: Folded, samples: Sequence[Array], input_bits: int) -> Observed:
-    """Walks all samples in float64."""
+    """Run all samples in float64."""
     folded = folded.astype(np.float64)
     origin, pitch = _grid(np.concatenate([np.asarray(x) for x in samples]), folded.tokens, input_bits)
     z_most = [np.zeros(folded.table.shape[1]), *(np.zeros(layer.rows.shape[1]) for layer in folded.layers)]
     states = [
         [np.zeros(0 if group.kind == "spatial" else group.count) for group in layer.neurons] for layer in folded.layers
     ]
-    fired_sums = [np.zeros(len(layer.rows)) for layer in folded.layers]
+    spikes = [np.zeros(len(layer.rows)) for layer in folded.layers]
     tokens, steps = np.zeros(len(folded.table) if folded.tokens else 0), 0
-    for x in samples:
-        x = np.asarray(x)
+    for x in map(np.asarray, samples):
         steps += len(x)
         if folded.tokens:
             tokens += np.bincount(x, minlength=len(tokens))
         z = folded.table[x] if folded.tokens else x.astype(np.float64) @ folded.table
         z_most[0] = np.maximum(z_most[0], np.abs(z).max(0))
         for number, layer in enumerate(folded.layers):
-            found = [_fire(group, z[:: -1 if i else 1], states[number][i]) for i, group in enumerate(layer.neurons)]
-            fired = np.concatenate([each[:: -1 if i else 1] for i, each in enumerate(found)], 1)
-            fired_sums[number] += fired.sum(0)
+            # The second group runs in reverse.
+            turns = [1, -1][: len(layer.neurons)]
+            groups = zip(layer.neurons, states[number], turns, strict=True)
+            fired = np.concatenate([_fire(group, z[::turn], most)[::turn] for group, most, turn in groups], 1)
+            spikes[number] += fired.sum(0)
             added = fired.astype(np.float64) @ layer.rows
             z = added if layer.fresh else z + added
             z_most[number + 1] = np.maximum(z_most[number + 1], np.abs(z).max(0))
             if layer.clear is not None:
                 z = np.where(layer.clear, 0.0, z)
-    return Observed(z_most, states, [each / steps for each in fired_sums], tokens / steps, origin, pitch)
+    return Observed(
+        z=z_most,
+        states=states,
+        rates=[each / steps for each in spikes],
+        tokens=tokens / steps,
+        origin=origin,
+        pitch=pitch,
+    )
 
 
 def _fire(neurons: Neurons, z: Array, most: Array) -> Array:
-    """[T, N], bool; `most` is raised to the largest state, as it is before a reset."""
-    seen = neurons.sign * z
+    """Spikes [T, N], bool; raises `most` to the largest state, as it is before a reset."""
+    drive = neurons.sign * z
     if neurons.kind == "spatial":
-        return seen >= neurons.threshold
+        return drive >= neurons.threshold
     free = replace(neurons, reset="none")
     u, r = np.zeros((2, neurons.count))
     fired = np.zeros(z.shape, bool)
-    for t, now in enumerate(seen):
+    for t, now in enumerate(drive):
         u, r = step(free, u, r, now, fired[t])
         np.maximum(most, np.maximum(np.abs(u), np.abs(r)), out=most)
         if neurons.reset == "soft":
@@ -76,7 +86,7 @@ def _fire(neurons: Neurons, z: Array, most: Array) -> Array:
 
 
 def _grid(x: Array, tokens: bool, bits: int) -> tuple[Array, Array]:
-    """The integers of an input: the grid on which its values lie (pixels), or else 2^bits - 1 equal steps."""
+    """Origin and pitch of an input: of the grid on which its values lie (pixels), or else of 2^bits - 1 equal steps."""
     if tokens:
         return np.zeros(0), np.zeros(0)
     x = x.astype(np.float64)
@@ -85,7 +95,7 @@ def _grid(x: Array, tokens: bool, bits: int) -> tuple[Array, Array]:
     for i in np.flatnonzero(span):
         values = np.unique(x[:, i] - origin[i])
         gaps = np.diff(values)
-        # Float32 pixels are a grid but for rounding; a gap that is only rounding is none.
+        # Float32 pixels form a grid but for rounding: a gap of that size is none.
         gap = gaps[gaps > GRID * pitch[i]].min()
         finer = span[i] / max(np.round(span[i] / gap), 1)
         off = np.abs(values / finer - np.round(values / finer)).max()

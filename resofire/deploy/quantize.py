@@ -1,9 +1,8 @@
-"""From a folded network to one in integers: weights of 8, 6 or 4 bits, states of 16, 24 or 32.
+"""From a folded network to fixed point: weights of 8, 6 or 4 bits, states of 16, 24 or 32.
 
-Scales are chosen from sequences that are given. A channel's unit is just large enough that what was seen, and a
-quarter more, fits into the state; within that, it and the shifts of the layers that write to the channel are those
-with the least error of what spikes add, each weight counting as often as its neuron fires. So no layer or channel pays
-for the range of another.
+Scales are calibrated on sequences. A channel's unit is just large enough that the observed range, and a quarter more,
+fits into the state; within that, the unit and the shifts of the layers that write to the channel minimise the error of
+what spikes add, each weight counting as often as its neuron fires. No layer or channel pays for the range of another.
 """
 
 from collections.abc import Sequence
@@ -12,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from .folded import Array, Folded, Layer, Neurons, unlike
+from ..nn.folded import Array, Folded, Layer, Neurons
 from .observe import Observed, observe
 from .quantized import STATE_BITS, WEIGHT_BITS, IntegerLayer, IntegerNeurons, Quantized
 
 MARGIN = 1.25
-# Units that are tried within each factor of two.
+# Candidate units within each factor of two.
 FINENESS = 16
-# Fraction bits of φ: with them, a neuron's whole step fits into 32 bits (states of 16) or 64.
+# Fraction bits of φ by the bits of the state: a neuron's step then fits into 32 bits (states of 16) or 64.
 PHI_BITS = {16: 14, 24: 23, 32: 30}
 
 
@@ -32,18 +31,55 @@ def quantize(
     input_bits: int = 8,
     phi_bits: int | None = None,
 ) -> Quantized:
-    """The network in integers.
+    """Round a folded network to fixed point.
 
-    samples       sequences, tokens [T] or values [T, inputs], from which scales are chosen: some tens of real ones
-    weight_bits   8, 6 or 4, of the synapses (and of a table of tokens)
-    state_bits    16, 24 or 32, of accumulators and states; they saturate
-    input_bits    1 to 16, of each value at the input
-    phi_bits      1 to 30, of the fraction of φ; otherwise 14, 23 or 30, by the state's
+    Args:
+        folded: The network, see `fold`.
+        samples: Sequences to calibrate scales on, tokens [T] or values [T, inputs]: some tens of real ones.
+        weight_bits: 8, 6 or 4, of the synapses (and of a table of tokens).
+        state_bits: 16, 24 or 32, of accumulators and states; they saturate.
+        input_bits: 1 to 16, of each value at the input.
+        phi_bits: 1 to 30, of the fraction of φ; by default 14, 23 or 30, by the bits of the state.
+
+    Returns:
+        The fixed-point network.
+
+    Raises:
+        TypeError: `folded` is not a folded network.
+        ValueError: A width is not one of these, a sample does not fit the network, or a state grows without input.
     """
-    _require(folded, samples, weight_bits, state_bits, input_bits, phi_bits)
-    folded = folded.astype(np.float64)
+    _check_bits(weight_bits, state_bits, input_bits, phi_bits)
+    seen = observe_samples(folded, samples, input_bits)
+    return quantize_observed(
+        folded, seen, weight_bits=weight_bits, state_bits=state_bits, input_bits=input_bits, phi_bits=phi_bits
+    )
+
+
+def observe_samples(folded: Folded, samples: Sequence[Array], input_bits: int = 8) -> Observed:
+    """Run the samples to calibrate on; several widths can share the result. Raises what `quantize` raises."""
+    _check_network(folded)
+    if not len(samples):
+        raise ValueError("quantize: samples must hold at least one sequence, got none")
+    for x in samples:
+        fault = folded.input_fault(np.asarray(x))
+        if fault:
+            raise ValueError(f"quantize: samples must be {fault}")
+    return observe(folded, samples, input_bits)
+
+
+def quantize_observed(
+    folded: Folded,
+    seen: Observed,
+    *,
+    weight_bits: int = 8,
+    state_bits: int = 16,
+    input_bits: int = 8,
+    phi_bits: int | None = None,
+) -> Quantized:
+    """As `quantize`, with samples that were observed before, with the same `input_bits`."""
+    _check_bits(weight_bits, state_bits, input_bits, phi_bits)
     phi_bits = PHI_BITS[state_bits] if phi_bits is None else phi_bits
-    seen = observe(folded, samples, input_bits)
+    folded = folded.astype(np.float64)
     units, lifts, drops = _scales(folded, seen, weight_bits, state_bits)
     top = 1 << (weight_bits - 1)
     layers = []
@@ -63,15 +99,28 @@ def quantize(
         shift = np.clip(state_bits - 2 - _power(np.abs(table).max(0)), 0, 16)
         table = _rounded(table * 2.0**shift, (1 << 31) - 1)
         base = _rounded(seen.origin @ folded.table / units[0] * 2.0**shift, 1 << 48)
-    # At most 24 bits are read out, for sums over many steps in 64.
+    # The read-out uses at most 24 bits, so that 64 hold the sum over many steps.
     head_drop = max(0, state_bits - 24)
     head = folded.head * units[-1][:, None] * 2.0**head_drop
     score_unit = float(np.abs(head).max() / ((1 << 15) - 1)) or 1.0
     return Quantized(
-        weight_bits, state_bits, phi_bits, input_bits, folded.tokens, table, shift, base, seen.origin, seen.pitch,
-        tuple(layers), folded.pool, _rounded(head / score_unit, (1 << 15) - 1), head_drop,
-        _rounded(folded.bias / score_unit, 1 << 46), score_unit,
-    )  # fmt: skip
+        weight_bits=weight_bits,
+        state_bits=state_bits,
+        phi_bits=phi_bits,
+        input_bits=input_bits,
+        tokens=folded.tokens,
+        table=table,
+        shift=shift,
+        base=base,
+        origin=seen.origin,
+        pitch=seen.pitch,
+        layers=tuple(layers),
+        pool=folded.pool,
+        head=_rounded(head / score_unit, (1 << 15) - 1),
+        head_drop=head_drop,
+        bias=_rounded(folded.bias / score_unit, 1 << 46),
+        score_unit=score_unit,
+    )
 
 
 def _neurons(neurons: Neurons, most: Array, unit: Array, state_bits: int, phi_bits: int) -> IntegerNeurons:
@@ -82,78 +131,84 @@ def _neurons(neurons: Neurons, most: Array, unit: Array, state_bits: int, phi_bi
     threshold = np.clip(np.floor(neurons.threshold / (unit * 2.0**coarser) + 0.5) - 1, -top - 1, top)
     one = 1 << phi_bits
     return IntegerNeurons(
-        neurons.kind, neurons.sign, threshold.astype(np.int64), _rounded(neurons.current / unit, top),
-        _rounded(neurons.phi_re * one, one - 1), _rounded(neurons.phi_im * one, one - 1), phi_bits - coarser,
-        neurons.reset,
-    )  # fmt: skip
+        kind=neurons.kind,
+        sign=neurons.sign,
+        threshold=threshold.astype(np.int64),
+        current=_rounded(neurons.current / unit, top),
+        phi_re=_rounded(neurons.phi_re * one, one - 1),
+        phi_im=_rounded(neurons.phi_im * one, one - 1),
+        lift=phi_bits - coarser,
+        reset=neurons.reset,
+    )
 
 
 def _scales(
     folded: Folded, seen: Observed, weight_bits: int, state_bits: int
 ) -> tuple[list[Array], list[Array], list[Array]]:
-    """For z before the first layer and after each: its units, and the lifts and drops with which weights are added."""
+    """For z before the first layer and after each: its units, and the lifts and drops of the weights added to it."""
     weights: list[tuple[Array, Array] | None] = [(folded.table, seen.tokens) if folded.tokens else None]
     weights += [(layer.rows, rate) for layer, rate in zip(folded.layers, seen.rates, strict=True)]
     ranges = [_range(*each) for each in zip(seen.z, (*folded.layers, None), weights, strict=True)]
-    # A channel's unit is its own anew when a layer begins afresh; until then it only grows, by powers of two.
+    # Channels get new units where a layer starts from zero; until then a unit only grows, by powers of two.
     starts = [0, *(number + 1 for number, layer in enumerate(folded.layers) if layer.fresh), len(weights)]
     scales: tuple[list[Array], list[Array], list[Array]] = ([], [], [])
     for first, last in pairwise(starts):
-        found = _units(weights[first:last], ranges[first:last], weight_bits, state_bits)
-        for kept, new in zip(scales, found, strict=True):
-            kept += new
+        for all_scales, added in zip(
+            scales, _units(weights[first:last], ranges[first:last], weight_bits, state_bits), strict=True
+        ):
+            all_scales += added
     return scales
 
 
 def _range(most: Array, layer: Layer | None, weights: tuple[Array, Array] | None) -> Array:
-    """The range of z in front of a layer: what was seen, constant currents, and one spike, seen or not."""
-    need = [most, *(np.abs(group.current) for group in (layer.neurons if layer is not None else ()))]
+    """The range of z in front of a layer: the observed one, constant currents, and one spike, observed or not."""
+    candidates = [most, *(np.abs(group.current) for group in (layer.neurons if layer is not None else ()))]
     if weights is not None:
-        need.append(np.abs(weights[0]).max(0))
-    largest = np.max(need, axis=0)
+        candidates.append(np.abs(weights[0]).max(0))
+    largest = np.max(candidates, axis=0)
     return np.where(largest == 0, 1.0, largest)
 
 
 def _units(
     weights: list[tuple[Array, Array] | None], ranges: list[Array], weight_bits: int, state_bits: int
 ) -> tuple[list[Array], list[Array], list[Array]]:
-    """Units, lifts and drops of some layers in a row that add to the same channels."""
+    """Units, lifts and drops of consecutive layers that add to the same channels."""
     least = np.log2(np.maximum.accumulate(ranges) * MARGIN / ((1 << (state_bits - 1)) - 1))
     best = np.full(least.shape[1], np.inf)
     units, lifts = 2.0**least, np.zeros(least.shape, np.int64)
     for part in np.arange(FINENESS) / FINENESS:
         tried = 2.0 ** (np.ceil(least - part) + part)
-        found, errors = np.zeros_like(lifts), np.zeros_like(best)
+        tried_lifts, errors = np.zeros_like(lifts), np.zeros_like(best)
         for i, each in enumerate(weights):
             if each is not None:
-                error, found[i] = _lift(*each, tried[i], (1 << (weight_bits - 1)) - 1)
+                error, tried_lifts[i] = _lift(*each, tried[i], (1 << (weight_bits - 1)) - 1)
                 errors += error
         better = errors < best
         best, units, lifts = (
             np.where(better, errors, best),
             np.where(better, tried, units),
-            np.where(better, found, lifts),
+            np.where(better, tried_lifts, lifts),
         )
     drops = np.diff(np.log2(units), axis=0, prepend=np.log2(units[:1]))
     return list(units), list(lifts), list(np.round(drops).astype(np.int64))
 
 
-def _lift(weight: Array, often: Array, unit: Array, top: int) -> tuple[Array, Array]:
-    """The lift of each column with the least square error, and that error as a share; large weights may be cut."""
-    often = (often + 1e-3)[:, None]
-    size = (often * weight**2).sum(0) + 1e-300
-    whole = np.maximum(_power(np.abs(weight).max(0) / (top * unit)), 0)
-    best, lift = np.full(unit.shape, np.inf), whole
+def _lift(weight: Array, rate: Array, unit: Array, top: int) -> tuple[Array, Array]:
+    """The relative square error of each column and the lift that minimises it; large weights may be clipped."""
+    rate = (rate + 1e-3)[:, None]
+    size = (rate * weight**2).sum(0) + 1e-300
+    unclipped = np.maximum(_power(np.abs(weight).max(0) / (top * unit)), 0)
+    best, lift = np.full(unit.shape, np.inf), unclipped
     for fewer in range(3):
-        tried = np.maximum(whole - fewer, 0)
+        tried = np.maximum(unclipped - fewer, 0)
         step = unit * 2.0**tried
-        error = (often * (_rounded(weight / step, top) * step - weight) ** 2).sum(0) / size
+        error = (rate * (_rounded(weight / step, top) * step - weight) ** 2).sum(0) / size
         lift, best = np.where(error < best, tried, lift), np.minimum(error, best)
     return best, lift
 
 
 def _power(x: Array) -> Array:
-    """The least p with x ≤ 2^p; of 0 a very small one."""
+    """The least p with x ≤ 2^p; for 0 a very small one."""
     return np.ceil(np.log2(np.maximum(x, 1e-30))).astype(np.int64)
 
 
@@ -161,25 +216,20 @@ def _rounded(x: Array, top: int) -> Array:
     return np.clip(np.floor(x + 0.5), -top, top).astype(np.int64)
 
 
-def _require(
-    folded: Folded, samples: Any, weight_bits: int, state_bits: int, input_bits: int, phi_bits: int | None
-) -> None:
+def _check_network(folded: Any) -> None:
     if not isinstance(folded, Folded):
         raise TypeError(f"quantize: folded must be a Folded (see fold), got {type(folded).__name__}")
+    for layer in folded.layers:
+        for group in layer.neurons:
+            largest = float(np.hypot(group.phi_re, group.phi_im).max(initial=0))
+            if not largest <= 1:
+                raise ValueError(f"quantize: folded must not grow by itself, |φ| must be at most 1, got {largest:g}")
+
+
+def _check_bits(weight_bits: int, state_bits: int, input_bits: int, phi_bits: int | None) -> None:
     for name, value, allowed in (("weight_bits", weight_bits, WEIGHT_BITS), ("state_bits", state_bits, STATE_BITS)):
         if value not in allowed:
             raise ValueError(f"quantize: {name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
     for name, value, most in (("input_bits", input_bits, 16), ("phi_bits", 30 if phi_bits is None else phi_bits, 30)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise ValueError(f"quantize: {name} must be an integer from 1 to {most}, got {value!r}")
-    if not len(samples):
-        raise ValueError("quantize: samples must hold at least one sequence, got none")
-    for x in map(np.asarray, samples):
-        fault = unlike(folded, x)
-        if fault:
-            raise ValueError(f"quantize: samples must be {fault}")
-    for layer in folded.layers:
-        for group in layer.neurons:
-            largest = float(np.hypot(group.phi_re, group.phi_im).max(initial=0))
-            if not largest <= 1:
-                raise ValueError(f"quantize: folded must not grow by itself, |φ| must be at most 1, got {largest:g}")

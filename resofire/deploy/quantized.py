@@ -1,32 +1,32 @@
-"""A folded network in integers: the arrays, and the arithmetic that NumPy, Numba and C all do alike.
+"""A folded network in fixed point: the arrays, and the integer arithmetic that NumPy, Numba and C all perform alike.
 
-With B bits of state every z, u and r is held between -(2^(B-1) - 1) and 2^(B-1) - 1, both ends included: `sat`. A
-right shift rounds half up, `x >>° s = (x + 2^(s-1)) >> s`, and is arithmetic: it goes towards minus infinity. P is the
-number of fraction bits of φ. In each time step:
+With B bits of state every z, u and r saturates at ±(2^(B-1) - 1): `sat`. A right shift rounds half up,
+`x >>° s = (x + 2^(s-1)) >> s`, and is arithmetic: towards minus infinity. P is the number of fraction bits of φ. In
+each time step:
 
-    z = sat(table[token] << lift)                                              the input: tokens,
+    z = sat(table[token] << lift)                                              input: tokens,
     z = sat((base + Σ x · table) >>° drop)                                     or values, x from 0 to 2^input_bits - 1
     u, r = sat((re u - im r + ((σ z + κ) << lift)) >>° P), sat((im u + re r) >>° P)      temporal neurons
     s = [u > η],  then the reset: u = sat(u - (η + 1)) or u = 0                (LIF: r and im are zero)
     s = [σ z > η]                                                              spatial neurons
-    z = sat((z >>° drop) + (Σ rows[i] over all i with s_i) << lift),           the synapses; from 0 if `fresh`;
+    z = sat((z >>° drop) + (Σ rows[i] over all i with s_i) << lift),           synapses; from 0 if `fresh`;
     z = 0 where `clear`
-    score = Σ (z >>° head_drop) · head + bias                                  the read-out
+    score = Σ (z >>° head_drop) · head + bias                                  read-out
 
-A threshold is held as η - 1, so that "never" and "always" have numbers too. A sum over spikes is made in full and held
-once, so the order does not matter. With pool "mean" z and bias are summed over the steps instead of divided: the
-largest score is the same. Products and sums that are not held fit into 64 bits.
+A threshold is stored as η - 1, so that "never" and "always" have numbers too. A sum over spikes is completed before it
+saturates, so the order does not matter. With pool "mean" z and bias are summed over the steps instead of divided: the
+largest score is the same. Products and sums that do not saturate fit into 64 bits.
 
-Each channel has a unit of its own, any real number: it goes into rows, thresholds, currents and head and costs nothing.
-Layers that add to the same channel differ by powers of two (`lift`), and so does a neuron's state; where the range of
-a channel grows from layer to layer, its unit does so too (`drop`).
+Each channel has a unit of its own, any real number: it is part of rows, thresholds, currents and head and costs
+nothing. Layers that add to the same channel differ by powers of two (`lift`), and so does a neuron's state; where the
+range of a channel grows from layer to layer, its unit grows too (`drop`).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from .folded import Array
+from ..nn.folded import Array
 
 WEIGHT_BITS = (8, 6, 4)
 STATE_BITS = (16, 24, 32)
@@ -34,7 +34,7 @@ STATE_BITS = (16, 24, 32)
 
 @dataclass(frozen=True)
 class IntegerNeurons:
-    """N neurons of one kind; all arrays are [N] and int64 unless said otherwise."""
+    """N neurons of one kind; all arrays are [N] and int64 unless stated otherwise."""
 
     kind: str
     """prf, lif or spatial."""
@@ -48,11 +48,12 @@ class IntegerNeurons:
     phi_im: Array
     """With P fraction bits."""
     lift: Array
-    """0 to P: by how much σ z + κ is moved to meet φ u; P where the state has the unit of z."""
+    """0 to P: the shift of σ z + κ that brings it to the unit of φ u; P where the state has the unit of z."""
     reset: str = "none"
 
     @property
     def count(self) -> int:
+        """The number of neurons."""
         return len(self.sign)
 
 
@@ -66,15 +67,15 @@ class IntegerLayer:
     lift: Array
     """[outputs]"""
     drop: Array
-    """[outputs]: by how much the unit of z grows here."""
+    """[outputs]: the power of two by which the unit of z grows here."""
     fresh: bool = False
     clear: Array | None = None
     """[outputs], bool."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Quantized:
-    """A network of integers; see the top of this file. The real numbers in it stand only at its two ends."""
+    """A fixed-point network; see the top of this file. Real numbers stand only at its two ends."""
 
     weight_bits: int
     state_bits: int
@@ -83,15 +84,15 @@ class Quantized:
     input_bits: int
     tokens: bool
     table: Array
-    """[vocabulary, D] of weight_bits, or [inputs, D] of state_bits: values multiply anyway."""
+    """[vocabulary, D] of weight_bits, or [inputs, D] of state_bits: values are multiplied anyway."""
     shift: Array
     """[D]: lift for tokens, drop for values."""
     base: Array
-    """[D]: what the value 0 stands for; of tokens zero."""
+    """[D]: what the code 0 stands for; zero for tokens."""
     origin: Array
-    """[inputs], real: the value that is 0."""
+    """[inputs], real: the value whose code is 0."""
     pitch: Array
-    """[inputs], real: the distance from one integer to the next."""
+    """[inputs], real: the distance between the values of neighbouring codes."""
     layers: tuple[IntegerLayer, ...]
     pool: str
     head: Array
@@ -100,30 +101,36 @@ class Quantized:
     bias: Array
     """[classes]"""
     score_unit: float
-    """Scores times this (pool "mean": over the steps as well) are those of the folded network, nearly."""
+    """Scores times this (with pool "mean" also over the steps) approximate those of the folded network."""
 
     @property
     def top(self) -> int:
-        """Where states are held."""
+        """The value at which states saturate."""
         return (1 << (self.state_bits - 1)) - 1
 
     @property
     def causal(self) -> bool:
+        """Whether no layer runs in reverse."""
         return all(len(layer.neurons) == 1 for layer in self.layers)
 
     @property
     def neurons(self) -> int:
+        """The number of neurons in all layers."""
         return sum(len(layer.rows) for layer in self.layers)
 
     @property
     def most_steps(self) -> int:
-        """As many steps as can be summed whatever they hold (pool "mean")."""
+        """The number of steps that 64 bits can sum whatever the input (pool "mean")."""
         largest = 1 << (self.state_bits - 1 - self.head_drop)
         each = int((np.abs(self.head).sum(0) * largest + np.abs(self.bias)).max(initial=1))
         return min((1 << 62) // each, (1 << 31) - 1)
 
     def encode(self, x: Array) -> Array:
-        """A sequence as integers: tokens [T] as they are, values [T, inputs] to the next of 2^input_bits."""
+        """A sequence as integer codes: tokens [T] as they are, values [T, inputs] to the nearest of 2^input_bits.
+
+        Raises:
+            ValueError: The shape or type is another one, or a value is not finite or no token.
+        """
         x = np.asarray(x)
         if self.tokens:
             if x.ndim != 1 or x.dtype.kind not in "iu":
@@ -137,5 +144,5 @@ class Quantized:
             raise ValueError(f"encode: x must be numbers of shape {shape}, got {x.dtype} of {list(x.shape)}")
         if not np.isfinite(x).all():
             raise ValueError(f"encode: x must be finite, got {x[~np.isfinite(x)][0]}")
-        steps = np.floor((x.astype(np.float64) - self.origin) / self.pitch + 0.5)
-        return np.clip(steps, 0, (1 << self.input_bits) - 1).astype(np.int64)
+        codes = np.floor((x.astype(np.float64) - self.origin) / self.pitch + 0.5)
+        return np.clip(codes, 0, (1 << self.input_bits) - 1).astype(np.int64)

@@ -1,63 +1,142 @@
-"""A folded network as a plain loop over time in NumPy: the definition that streams and exports are held to."""
+"""Folded networks, in floats and in fixed point, as plain NumPy loops over time.
 
-from typing import NamedTuple
+These are the definitions: streams, simulations and exported files must agree with them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from .folded import Array, Folded, Layer, Neurons
+from ..nn.folded import Array, Folded, Neurons
+from .quantized import IntegerNeurons, Quantized
+
+Group = TypeVar("Group")
 
 
-class Walked(NamedTuple):
-    """What a walk gives: scores, and the spikes of each layer [T, inputs of its rows]."""
+class Result(NamedTuple):
+    """What a network computes on one sequence."""
 
     scores: Array
+    """[classes], or [T, classes] with pool "none"."""
     spikes: list[Array]
+    """For each layer [T, neurons], bool; two directions side by side."""
 
 
-def walk(folded: Folded, x: Array) -> Walked:
-    """One whole sequence, tokens [T] or values [T, inputs]. Scores are [classes], or [T, classes] with pool none."""
+def run(folded: Folded, x: Array) -> Result:
+    """Run one sequence, tokens [T] or values [T, inputs], through a folded network."""
     z = folded.table[x] if folded.tokens else np.asarray(x, folded.dtype) @ folded.table
     spikes = []
     for layer in folded.layers:
-        fired = np.concatenate(
-            [_fire(group, z if i == 0 else z[::-1])[:: 1 if i == 0 else -1] for i, group in enumerate(layer.neurons)], 1
-        )
-        z = _synapses(layer, z, fired)
+        fired = both_directions(layer.neurons, z, _fire)
+        added = fired.astype(layer.rows.dtype) @ layer.rows
+        z = added if layer.fresh else z + added
+        if layer.clear is not None:
+            z = np.where(layer.clear, z.dtype.type(0), z)
         spikes.append(fired)
     pooled = {"mean": lambda: z.mean(0), "last": lambda: z[-1], "none": lambda: z}[folded.pool]()
-    return Walked(pooled @ folded.head + folded.bias, spikes)
+    return Result(pooled @ folded.head + folded.bias, spikes)
 
 
-def _synapses(layer: Layer, z: Array, fired: Array) -> Array:
-    added = fired.astype(layer.rows.dtype) @ layer.rows
-    z = added if layer.fresh else z + added
-    return z if layer.clear is None else np.where(layer.clear, z.dtype.type(0), z)
+def step(neurons: Neurons, u: Array, r: Array, drive: Array, fired: Array) -> tuple[Array, Array]:
+    """Advance temporal neurons by one step; returns the new u and r, each [N], and writes `fired` [N].
 
-
-def _fire(neurons: Neurons, z: Array) -> Array:
-    """[T, N], bool."""
-    seen = neurons.sign * z
-    if neurons.kind == "spatial":
-        return seen >= neurons.threshold
-    u, r = np.zeros((2, neurons.count), z.dtype)
-    fired = np.zeros(z.shape, bool)
-    for t, now in enumerate(seen):
-        u, r = step(neurons, u, r, now, fired[t])
-    return fired
-
-
-def step(neurons: Neurons, u: Array, r: Array, seen: Array, fired: Array) -> tuple[Array, Array]:
-    """One step of temporal neurons: the state after it; `fired` is written."""
+    Args:
+        neurons: PRF or LIF neurons.
+        u: Real part of the state.
+        r: Imaginary part of the state.
+        drive: σ z.
+        fired: Where the spikes are written.
+    """
     if neurons.kind == "prf":
         u, r = (
-            neurons.phi_re * u - neurons.phi_im * r + (seen + neurons.current),
+            neurons.phi_re * u - neurons.phi_im * r + (drive + neurons.current),
             neurons.phi_im * u + neurons.phi_re * r,
         )
     else:
-        u = neurons.phi_re * u + (seen + neurons.current)
+        u = neurons.phi_re * u + (drive + neurons.current)
     fired[:] = u >= neurons.threshold
     if neurons.reset == "soft":
         u = np.where(fired, u - neurons.threshold, u)
     elif neurons.reset == "hard":
         u = np.where(fired, u.dtype.type(0), u)
     return u, r
+
+
+def both_directions(groups: tuple[Group, ...], z: Array, run_group: Callable[[Group, Array], Array]) -> Array:
+    """What `run_group` gives for each group [T, N], side by side; the second group reads z [T, N] in reverse."""
+    forward, *reverse = groups
+    return np.concatenate([run_group(forward, z), *(run_group(group, z[::-1])[::-1] for group in reverse)], 1)
+
+
+def run_integer(quantized: Quantized, x: Array) -> Result:
+    """Run one sequence through a fixed-point network; the scores are int64."""
+    x, top = encoded(quantized, x), quantized.top
+    if quantized.tokens:
+        z = _saturated(quantized.table[x] << quantized.shift, top)
+    else:
+        z = _saturated(_rounded(quantized.base + x @ quantized.table, quantized.shift), top)
+    spikes = []
+    for layer in quantized.layers:
+        fired = both_directions(layer.neurons, z, lambda group, z: _fire_integer(group, z, quantized))
+        added = (fired.astype(np.int64) @ layer.rows.astype(np.int64)) << layer.lift
+        z = _saturated(added if layer.fresh else _rounded(z, layer.drop) + added, top)
+        if layer.clear is not None:
+            z = np.where(layer.clear, 0, z)
+        spikes.append(fired)
+    z = _rounded(z, np.int64(quantized.head_drop))
+    if quantized.pool == "none":
+        return Result(z @ quantized.head + quantized.bias, spikes)
+    pooled, times = (z.sum(0), len(z)) if quantized.pool == "mean" else (z[-1], 1)
+    return Result(pooled @ quantized.head + times * quantized.bias, spikes)
+
+
+def encoded(quantized: Quantized, x: Array) -> Array:
+    """A sequence as integers.
+
+    Raises:
+        ValueError: It cannot be encoded, is empty, or is longer than the sums can hold.
+    """
+    x = quantized.encode(x)
+    if not 0 < len(x) <= quantized.most_steps:
+        raise ValueError(f"run: x must have from 1 to {quantized.most_steps} steps, got {len(x)}")
+    return x
+
+
+def _fire(neurons: Neurons, z: Array) -> Array:
+    """The spikes of one group, [T, N], bool."""
+    drive = neurons.sign * z
+    if neurons.kind == "spatial":
+        return drive >= neurons.threshold
+    u, r = np.zeros((2, neurons.count), z.dtype)
+    fired = np.zeros(z.shape, bool)
+    for t, now in enumerate(drive):
+        u, r = step(neurons, u, r, now, fired[t])
+    return fired
+
+
+def _fire_integer(neurons: IntegerNeurons, z: Array, quantized: Quantized) -> Array:
+    drive = neurons.sign * z + neurons.current
+    if neurons.kind == "spatial":
+        return drive > neurons.threshold
+    top, bits = quantized.top, np.int64(quantized.phi_bits)
+    re, im = neurons.phi_re, neurons.phi_im
+    u, r = np.zeros((2, neurons.count), np.int64)
+    fired = np.zeros(z.shape, bool)
+    for t, now in enumerate(drive << neurons.lift):
+        u, r = _saturated(_rounded(re * u - im * r + now, bits), top), _saturated(_rounded(im * u + re * r, bits), top)
+        fired[t] = u > neurons.threshold
+        if neurons.reset == "soft":
+            u = np.where(fired[t], _saturated(u - (neurons.threshold + 1), top), u)
+        elif neurons.reset == "hard":
+            u = np.where(fired[t], 0, u)
+    return fired
+
+
+def _saturated(x: Array, top: int) -> Array:
+    return np.clip(x, -top, top)
+
+
+def _rounded(x: Array, shift: Array | np.int64) -> Array:
+    """x >>° shift. A shift of 0 adds 1 >> 1 = 0."""
+    return (x + ((np.int64(1) << shift) >> 1)) >> shift

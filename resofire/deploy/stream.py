@@ -1,31 +1,56 @@
-"""A trained network as a stream: one time step in, scores out, with a state that does not grow.
+"""A trained network as a stream: one time step in, scores out, with a state of constant size.
 
-The state of a stream is two numbers for each temporal neuron, and the sums of the read-out. Chunks may be of any size;
-what was fed in one piece or many gives the same bits.
+The state is two numbers for each temporal neuron, and the sums of the read-out. The size of the chunks makes no
+difference, not to a bit.
 """
 
 import hashlib
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 from torch import nn
 
+from ..nn.folded import KINDS, POOLS, RESETS, Array, Folded
+from . import kernels as k
 from .fold import fold
-from .folded import Array, Folded
-from .kernels import walk
-from .packed import pack
 
 MAGIC = b"RSFS0001"
-# Magic, network, checksum of what follows, streams, bytes that follow.
-HEAD = struct.Struct("<8s32s32sQQ")
+# Magic, fingerprint of the network, checksum of the body, streams, bytes of the body.
+HEADER = struct.Struct("<8s32s32sQQ")
+
+
+class _Network(NamedTuple):
+    """A network as the kernel reads it."""
+
+    layout: Array
+    numbers: Array
+
+
+class _State(NamedTuple):
+    """The state of some streams; shapes are in `kernels.walk`."""
+
+    potentials: Array
+    totals: Array
+    steps: Array
+    counts: Array
 
 
 class Stream:
-    """`streams` independent streams of one network.
+    """Run `streams` independent streams of one network.
 
-    model     a folded network, or one that can be folded
-    dtype     float32 or float64; that of the network if not given
+    Args:
+        model: A folded network, or one that can be folded.
+        streams: How many.
+        dtype: float32 or float64; that of the network if not given.
+
+    Raises:
+        ValueError: The network is bidirectional, or an argument is out of range.
+
+    Example:
+        >>> stream = Stream(resofire.pretrained("digits"))
+        >>> scores = stream.step([[0.5]])
     """
 
     def __init__(self, model: Folded | nn.Module, streams: int = 1, *, dtype: Any = None) -> None:
@@ -37,112 +62,125 @@ class Stream:
         if folded.dtype not in (np.float32, np.float64):
             raise ValueError(f"Stream: dtype must be float32 or float64, got {folded.dtype}")
         self.folded, self.streams = folded, streams
-        self._packed = packed = pack(folded)
-        self._states = np.zeros((streams, 2, packed.states), folded.dtype)
-        self._totals = np.zeros((streams, len(folded.head)), np.float64)
-        self._steps = np.zeros(streams, np.int64)
-        self._counts = np.zeros((streams, len(folded.layers)), np.int64)
-        self._scratch = np.zeros((2, packed.widest), folded.dtype)
-        self._active = np.zeros(packed.most + 1, np.int64)
-        self._unkept = np.zeros((streams, 0, packed.neurons), np.uint8)
-        self._arrays = (self._states, self._totals, self._steps, self._counts)
+        self._network = _pack(folded)
+        counts = [layer.neurons[0].count for layer in folded.layers]
+        temporal = sum(layer.neurons[0].count for layer in folded.layers if layer.neurons[0].kind != "spatial")
+        widest = max(folded.table.shape[1], *(layer.rows.shape[1] for layer in folded.layers))
+        self._state = _State(
+            potentials=np.zeros((streams, 2, temporal), folded.dtype),
+            totals=np.zeros((streams, len(folded.head)), np.float64),
+            steps=np.zeros(streams, np.int64),
+            counts=np.zeros((streams, len(folded.layers)), np.int64),
+        )
+        self._scratch = np.zeros((2, widest), folded.dtype)
+        self._active = np.zeros(max(counts) + 1, np.int64)
+        self._no_spikes = np.zeros((streams, 0, folded.neurons), np.uint8)
 
     def feed(self, x: Any, *, every: bool = False, spikes: Array | None = None) -> Array:
-        """Feeds a chunk, and gives the scores [streams, classes] of all steps so far (pool "none": of the last).
+        """Feed a chunk of time steps.
 
-        x         values [streams, steps, inputs] or tokens [streams, steps]
-        every     scores after every step of the chunk, [streams, steps, classes]
-        spikes    if given, zeros [streams, steps, neurons] of uint8, in which those that fire are set
+        Args:
+            x: Values [streams, steps, inputs] or tokens [streams, steps].
+            every: Return the scores after every step of the chunk.
+            spikes: Zeros [streams, steps, neurons] of uint8 in which the spikes are set, if given.
+
+        Returns:
+            Scores [streams, classes] over all steps so far (pool "none" and "last": of the last step); with `every`,
+            [streams, steps, classes].
+
+        Raises:
+            ValueError: The chunk has another shape, or holds something that is no finite number or no token.
         """
-        x = self._require(x)
+        x = self._checked(x)
         if not x.shape[1] and not every:
             raise ValueError("Stream.feed: x must have at least one step, got none")
         scores = np.zeros((self.streams, x.shape[1] if every else 1, len(self.folded.bias)), np.float64)
         if spikes is None:
-            spikes = self._unkept
-        elif spikes.shape != (*x.shape[:2], self._packed.neurons) or spikes.dtype != np.uint8:
-            wanted = [*x.shape[:2], self._packed.neurons]
-            raise ValueError(f"Stream.feed: spikes must be uint8 of shape {wanted}, got {list(spikes.shape)}")
-        walk(self._packed.whole, self._packed.numbers, x, *self._arrays, self._scratch, self._active, spikes, scores)
+            spikes = self._no_spikes
+        elif spikes.shape != (*x.shape[:2], self.folded.neurons) or spikes.dtype != np.uint8:
+            shape = [*x.shape[:2], self.folded.neurons]
+            raise ValueError(f"Stream.feed: spikes must be uint8 of shape {shape}, got {list(spikes.shape)}")
+        k.walk(*self._network, x, *self._state, self._scratch, self._active, spikes, scores)
         return scores if every else scores[:, 0]
 
     def step(self, x: Any) -> Array:
-        """One time step: values [streams, inputs] or tokens [streams]. Scores [streams, classes]."""
+        """Feed one time step: values [streams, inputs] or tokens [streams]; returns scores [streams, classes]."""
         return self.feed(np.asarray(x)[:, None])
 
     @property
     def steps(self) -> Array:
-        """Time steps that each stream has seen, [streams]."""
-        return self._steps.copy()
+        """The time steps that each stream has seen, [streams]."""
+        return self._state.steps.copy()
 
     def fire_rates(self) -> Array:
-        """Spikes per neuron and step so far of each layer, [streams, layers]; NaN before the first step."""
+        """Spikes per neuron and step so far for each layer, [streams, layers]; NaN before the first step."""
         sizes = np.array([layer.neurons[0].count for layer in self.folded.layers])
         with np.errstate(invalid="ignore"):
-            return self._counts / (self._steps[:, None] * sizes)
+            return self._state.counts / (self._state.steps[:, None] * sizes)
 
     def reset(self) -> None:
-        """Back to before the first step."""
-        for array in self._arrays:
+        """Return to the state before the first step."""
+        for array in self._state:
             array[...] = 0
 
     def save(self) -> bytes:
-        """The state as bytes: for a network of the same numbers, streams and dtype."""
-        body = b"".join(np.ascontiguousarray(array).tobytes() for array in self._arrays)
-        return HEAD.pack(MAGIC, self._fingerprint(), _digest(body), self.streams, len(body)) + body
+        """The state as bytes, for a stream of the same network, number of streams and dtype."""
+        body = b"".join(np.ascontiguousarray(array).tobytes() for array in self._state)
+        return HEADER.pack(MAGIC, self._fingerprint(), _digest(body), self.streams, len(body)) + body
 
     def restore(self, state: bytes) -> None:
-        """Goes on from a saved state; ValueError, and nothing is changed, if it is not one of this network."""
-        body = self._require_state(state)
-        at, found = 0, []
-        for array in self._arrays:
-            found.append(np.frombuffer(body, array.dtype, array.size, at).reshape(array.shape))
-            at += array.nbytes
-        for array, value in zip(self._arrays, found, strict=True):
-            array[...] = value
+        """Resume from a saved state.
 
-    def _require_state(self, state: bytes) -> bytes:
+        Raises:
+            TypeError: The state is not bytes.
+            ValueError: It is damaged or belongs to another network. Nothing is changed.
+        """
+        body, start = self._body(state), 0
+        for array in self._state:
+            array[...] = np.frombuffer(body, array.dtype, array.size, start).reshape(array.shape)
+            start += array.nbytes
+
+    def _body(self, state: bytes) -> bytes:
         if not isinstance(state, bytes | bytearray | memoryview):
             raise TypeError(f"Stream.restore: state must be bytes, got {type(state).__name__}")
         state = bytes(state)
-        size = sum(array.nbytes for array in self._arrays)
-        if len(state) < HEAD.size or not state.startswith(MAGIC):
-            raise ValueError(f"Stream.restore: state must be what save gave, got {len(state)} other bytes")
-        _, fingerprint, digest, streams, length = HEAD.unpack_from(state)
+        size = sum(array.nbytes for array in self._state)
+        if len(state) < HEADER.size or not state.startswith(MAGIC):
+            raise ValueError(f"Stream.restore: state must be what save returned, got {len(state)} other bytes")
+        _, fingerprint, digest, streams, length = HEADER.unpack_from(state)
         if streams != self.streams:
             raise ValueError(f"Stream.restore: state must be of {self.streams} streams, got {streams}")
         if fingerprint != self._fingerprint():
-            raise ValueError("Stream.restore: state is of another network or dtype")
-        if length != size or len(state) != HEAD.size + size:
+            raise ValueError("Stream.restore: state belongs to another network or dtype")
+        if length != size or len(state) != HEADER.size + size:
             raise ValueError(
-                f"Stream.restore: state must have {HEAD.size + size} bytes, got {len(state)}: it is cut or damaged"
+                f"Stream.restore: state must have {HEADER.size + size} bytes, got {len(state)}: it is cut or damaged"
             )
-        body = state[HEAD.size :]
+        body = state[HEADER.size :]
         if digest != _digest(body):
-            raise ValueError("Stream.restore: state is damaged: its checksum is another one")
+            raise ValueError("Stream.restore: state is damaged: its checksum does not match")
         return body
 
     def _fingerprint(self) -> bytes:
-        numbers = self._packed.numbers
-        digest = hashlib.sha256(str(numbers.dtype).encode())
-        digest.update(self._packed.whole.tobytes())
-        digest.update(numbers.tobytes())
+        digest = hashlib.sha256(str(self._network.numbers.dtype).encode())
+        digest.update(self._network.layout.tobytes())
+        digest.update(self._network.numbers.tobytes())
         return digest.digest()
 
-    def _require(self, x: Any) -> Array:
-        """The chunk as the kernel takes it, [streams, steps, inputs or 1]."""
+    def _checked(self, x: Any) -> Array:
+        """The chunk as the kernel reads it, [streams, steps, inputs or 1]."""
         x = np.asarray(x)
+        inputs = len(self.folded.table)
         if self.folded.tokens:
             if x.ndim != 2 or len(x) != self.streams or x.dtype.kind not in "iu":
                 raise ValueError(
                     f"Stream.feed: x must be integers of shape [{self.streams}, steps], got {x.dtype} of "
                     f"shape {list(x.shape)}"
                 )
-            if x.size and (x.min() < 0 or x.max() >= len(self.folded.table)):
+            if x.size and (x.min() < 0 or x.max() >= inputs):
                 bad = x.min() if x.min() < 0 else x.max()
-                raise ValueError(f"Stream.feed: x must hold tokens from 0 to {len(self.folded.table) - 1}, got {bad}")
+                raise ValueError(f"Stream.feed: x must hold tokens from 0 to {inputs - 1}, got {bad}")
             return x.astype(np.int64)[..., None]
-        inputs = len(self.folded.table)
         if x.ndim != 3 or len(x) != self.streams or x.shape[2] != inputs or x.dtype.kind not in "fiu":
             raise ValueError(
                 f"Stream.feed: x must be numbers of shape [{self.streams}, steps, {inputs}], got {x.dtype} of "
@@ -154,6 +192,56 @@ class Stream:
             # It would stay in the state for ever.
             raise ValueError(f"Stream.feed: x must be finite in {self.folded.dtype}, got {x[~np.isfinite(x)][0]}")
         return x
+
+
+class Packer:
+    """Lays arrays of any shape end to end in one flat array of `dtype`."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._dtype = dtype
+        self._parts: list[Array] = []
+        self._size = 0
+
+    def add(self, array: Array) -> int:
+        """Append an array; returns the index at which it begins."""
+        start = self._size
+        self._parts.append(np.asarray(array, self._dtype).reshape(-1))
+        self._size += self._parts[-1].size
+        return start
+
+    def packed(self) -> Array:
+        """All of them."""
+        return np.concatenate(self._parts)
+
+
+def _pack(folded: Folded) -> _Network:
+    if not folded.causal:
+        raise ValueError("stream: the network is bidirectional: it needs whole sequences and cannot be streamed")
+    packer = Packer(folded.dtype)
+    layout = np.zeros(k.FIRST + k.LAYER * len(folded.layers), np.int64)
+    place(layout, {
+        k.TOKENS: folded.tokens, k.INPUTS: 1 if folded.tokens else len(folded.table),
+        k.ENTRY: folded.table.shape[1], k.WIDTH: folded.head.shape[0], k.CLASSES: folded.head.shape[1],
+        k.POOL: POOLS.index(folded.pool), k.LAYERS: len(folded.layers), k.TABLE: packer.add(folded.table),
+        k.HEAD: packer.add(folded.head), k.BIAS: packer.add(folded.bias),
+    })  # fmt: skip
+    temporal = 0
+    for number, layer in enumerate(folded.layers):
+        (neurons,) = layer.neurons
+        place(layout[k.FIRST + k.LAYER * number :], {
+            k.KIND: KINDS.index(neurons.kind), k.COUNT: neurons.count, k.OUTPUTS: layer.rows.shape[1],
+            k.FRESH: layer.fresh, k.RESET: RESETS.index(neurons.reset), k.SIGN: packer.add(neurons.sign),
+            k.THRESHOLD: packer.add(neurons.threshold), k.CURRENT: packer.add(neurons.current),
+            k.RE: packer.add(neurons.phi_re), k.IM: packer.add(neurons.phi_im), k.ROWS: packer.add(layer.rows),
+            k.KEEP: -1 if layer.clear is None else packer.add(~layer.clear), k.STATE: temporal,
+        })  # fmt: skip
+        temporal += 0 if neurons.kind == "spatial" else neurons.count
+    return _Network(layout, packer.packed())
+
+
+def place(layout: Array, values: dict[int, int]) -> None:
+    """Write the integers of a network or layer to their indices."""
+    layout[list(values)] = list(values.values())
 
 
 def _digest(body: bytes) -> bytes:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from ..nn.folded import Folded, to_array
 from .config import EncoderConfig, require_count
 from .encoder import Encoder
 from .network import Network
@@ -59,3 +60,7 @@ class Classifier(Network):
         """
         pooled, state = self.encoder.step(x, state, owner="Classifier")
         return self.head(pooled), state
+
+    def fold(self, floor: float) -> Folded:
+        """The network as arrays; `resofire.deploy.fold` calls it, see `resofire.nn.folded`."""
+        return self.encoder.fold(floor, to_array(self.head.weight), to_array(self.head.bias))

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
+from ..nn.folded import Array, Folded, Layer, fold_method, norm_affine, to_array
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
 from .config import EncoderConfig, require_count
@@ -87,6 +89,34 @@ class Encoder(nn.Module):
             if not callable(getattr(block, "step", None)):
                 raise RuntimeError(f"{op}: blocks.{number} cannot be streamed, {type(block).__name__} has no `step`")
         return list(self.blocks)
+
+    def fold(self, floor: float, head: Array | None = None, bias: Array | None = None) -> Folded:
+        """The encoder as arrays, with a head [classes, D] and its bias [classes]; without them, scores are features.
+
+        See `resofire.nn.folded`.
+        """
+        features = self.config.features
+        head = np.eye(features) if head is None else head
+        bias = np.zeros(len(head)) if bias is None else bias
+        weight = to_array(self.input.weight)
+        tokens = self.config.vocabulary is not None
+        c = np.ones(features)
+        d = np.zeros(features) if tokens else to_array(self.input.get_parameter("bias"))
+        layers: list[Layer] = []
+        for block in self.blocks:
+            added, c, d = fold_method(block)(c, d, floor)
+            layers += added
+        if self.norm is not None:
+            gain, offset = norm_affine(self.norm)
+            c, d = gain * c, gain * d + offset
+        return Folded(
+            table=np.ascontiguousarray(weight if tokens else weight.T),
+            tokens=tokens,
+            layers=tuple(layers),
+            pool=self.config.pool,
+            head=(head * c).T.copy(),
+            bias=bias + head @ d,
+        )
 
 
 def build_block(config: EncoderConfig) -> nn.Module:

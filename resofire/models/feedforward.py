@@ -4,10 +4,12 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..nn import SpikeLinear
+from ..nn.folded import Folded, Layer, fold_method, to_array, weight_rows
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
 from ..ops.checks import require_real
@@ -119,3 +121,20 @@ class Feedforward(Network):
 
     def _require_input(self, owner: str, x: Tensor, dims: str) -> None:
         require_values(owner, x, dims, self.config.sizes[0], self._weight())
+
+    def fold(self, floor: float) -> Folded:
+        """The network as arrays; `resofire.deploy.fold` calls it, see `resofire.nn.folded`."""
+        weights = [weight_rows(linear.get_parameter("weight")) for linear in self.linears]
+        biases = [to_array(linear.get_parameter("bias")) for linear in self.linears]
+        layers = tuple(
+            Layer((fold_method(neuron)(np.ones_like(bias), bias),), rows, fresh=True)
+            for neuron, bias, rows in zip(self.neurons, biases[:-1], weights[1:], strict=True)
+        )
+        return Folded(
+            table=weights[0],
+            tokens=False,
+            layers=layers,
+            pool=self.config.pool,
+            head=np.eye(len(biases[-1])),
+            bias=biases[-1],
+        )

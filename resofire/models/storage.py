@@ -252,7 +252,7 @@ def _read(file: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:
     except Exception as error:  # whatever a damaged file makes safetensors or torch raise
         raise StorageError(f"{file} cannot be read, it is truncated or corrupt: {_sentence(error)}") from None
     if "folded" in header and "config" not in header:
-        raise StorageError(f"{file} is a folded network, for resofire stream or resofire.deploy.storage.load")
+        raise StorageError(f"{file} is a folded network, for resofire stream or resofire.deploy.load")
     beside = file.with_name(CONFIG)
     try:
         text = header["config"] if "config" in header else beside.read_text("utf-8")

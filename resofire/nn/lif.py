@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..ops import ATan, LIFState, Surrogate, explain, lif, lif_step
 from ..ops.lif import RESETS
 from .config import NeuronConfig, settings_of
+from .folded import Array, Neurons, temporal, to_array
 from .neuron import Neuron, in_full, require_above, require_settings, sample, show_range
 
 
@@ -132,3 +134,10 @@ class LIF(Neuron, config_class=LIFConfig):
             f"{self.features}, {tau} {trained}, threshold={self.threshold:g}, reset={self.reset!r}, "
             f"reset_gradient={self.reset_gradient!r}, {self.surrogate}"
         )
+
+    @torch.no_grad()
+    def fold(self, a: Array, b: Array) -> Neurons:
+        """These neurons as arrays, reading a z + b; see `resofire.nn.folded`."""
+        beta = to_array(self.beta())
+        zero, one = np.zeros_like(beta), np.ones_like(beta)
+        return temporal("lif", phi_re=beta, phi_im=zero, gain=one, threshold=self.threshold, reset=self.reset, a=a, b=b)

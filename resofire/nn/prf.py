@@ -11,6 +11,7 @@ from ..ops import ATan, PRFState, Surrogate, explain, prf, prf_coefficients, prf
 from ..ops.checks import require_choice
 from ..ops.prf import RESETS
 from .config import NeuronConfig, settings_of
+from .folded import Array, Neurons, temporal, to_array
 from .neuron import Neuron, require_above, require_settings, sample, show_range
 
 GAINS = ("delta", "unit")
@@ -187,3 +188,11 @@ class PRF(Neuron, config_class=PRFConfig):
         if self.gain != "delta":
             parts.append(f"gain={self.gain!r}")
         return ", ".join([*parts, f"threshold={self.threshold:g}", f"reset={self.reset!r}", f"{self.surrogate}"])
+
+    @torch.no_grad()
+    def fold(self, a: Array, b: Array) -> Neurons:
+        """These neurons as arrays, reading a z + b; see `resofire.nn.folded`."""
+        phi_re, phi_im, gain = (to_array(self.coefficients()[name]) for name in ("phi_re", "phi_im", "gain"))
+        return temporal(
+            "prf", phi_re=phi_re, phi_im=phi_im, gain=gain, threshold=self.threshold, reset=self.reset, a=a, b=b
+        )

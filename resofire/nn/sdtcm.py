@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from ..ops import ATan, Surrogate
 from ..ops import sdtcm as fused
 from ..ops.checks import checks_finite, require_choice, require_floating, sequence_count
 from .config import NeuronConfig
+from .folded import Array, Layer, fold_method, norm_affine, spatial, to_array, weight_rows
 from .lif import LIF
 from .neuron import autocast_on, zero_state
 from .norm import BatchNorm
@@ -259,6 +261,26 @@ class SDTCM(nn.Module):
         order = "none" if self.norm is None else "pre" if self.prenorm else "post"
         alpha = "" if self.log_amplitude is None else ", token amplitude trained"
         return f"{self.features}, norm={order}, dropout={self.dropout:g}{alpha}"
+
+    def fold(self, c: Array, d: Array, floor: float) -> tuple[list[Layer], Array, Array]:
+        """The block as two layers on the stream c z + d, and the c and d behind it; see `resofire.nn.folded`."""
+        gain, offset = np.ones_like(c), np.zeros_like(c)
+        if self.norm is not None and self.prenorm:
+            gain, offset = norm_affine(self.norm, floor)
+        groups = [fold_method(neuron)(gain * c, gain * d + offset) for neuron in self._token_neurons()]
+        token = Layer(tuple(groups), weight_rows(self.token_linear.weight, self.log_amplitude) / c)
+        d = d + to_array(self.token_linear.bias)
+        looking = spatial(float(self.channel_neuron.threshold), c, d)
+        rows = weight_rows(self.channel_linear.weight, self.channel_neuron.log_amplitude) / c
+        d = d + to_array(self.channel_linear.bias)
+        clear = None
+        if self.norm is not None and not self.prenorm:
+            gain, offset = norm_affine(self.norm, floor)
+            c, d = gain * c, gain * d + offset
+            if (c == 0).any():
+                clear = c == 0
+                c = np.where(clear, 1.0, c)
+        return [token, Layer((looking,), rows, clear=clear)], c, d
 
 
 def require_share(owner: str, name: str, value: float) -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 import torch
-from folds import CASES, network
+from deploy_cases import CASES, network
 from hostile import tried
 
 from resofire.deploy import fold

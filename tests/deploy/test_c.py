@@ -1,4 +1,4 @@
-"""The C file: compiled without a warning, it computes the simulation's bits; and the check finds a wrong one."""
+"""The C header: compiled without a warning, it computes the simulation's bits; and `verify` finds a wrong one."""
 
 import re
 import shutil
@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from folds import CASES, given, network
+from deploy_cases import CASES, make_input, network
 from test_quantize import extreme
 
 import resofire
 from resofire import data
 from resofire.deploy import fold
-from resofire.deploy.c import FLAGS, verify, write
-from resofire.deploy.c_text import words
+from resofire.deploy.formats.c import FLAGS, CompilerError, header, verify
+from resofire.deploy.formats.c_text import words
 from resofire.deploy.quantize import quantize
 from resofire.deploy.quantized import STATE_BITS, WEIGHT_BITS
 from resofire.deploy.simulate import Simulation
@@ -30,18 +30,20 @@ compiled = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler 
 
 
 def made(config, weight_bits=8, state_bits=16, **settings):
-    x = [given(config, 40, seed).numpy() for seed in range(3)]
+    x = [make_input(config, 40, seed).numpy() for seed in range(3)]
     return quantize(fold(network(config)), x, weight_bits=weight_bits, state_bits=state_bits, **settings), x
 
 
 @compiled
 @pytest.mark.parametrize(("number", "case"), list(enumerate(CAUSAL)), ids=CAUSAL)
-def test_the_same_bits(number, case, tmp_path):
+def test_the_same_bits(number, case):
     """The widths take turns."""
     quantized, x = made(CASES[case], *WIDTHS[number % len(WIDTHS)])
-    verified = verify(write(quantized, tmp_path / "net.h"), quantized, x)
-    assert verified.equal
-    assert verified.sequences == 3
+    result = verify(header(quantized), quantized, x)
+    assert result.equal
+    assert (result.sequences, result.steps, result.spikes) == (3, 120, 120 * quantized.neurons)
+    assert result.scores == (120 if quantized.pool == "none" else 3) * 3
+    assert result.states > 0
 
 
 @compiled
@@ -49,16 +51,15 @@ def test_the_same_bits(number, case, tmp_path):
     ("case", "bits"),
     [("soft prf", (8, 16)), ("lif", (6, 24)), ("lif hard", (8, 32)), ("tokens", (4, 16)), ("feedforward", (4, 32))],
 )
-def test_the_same_bits_when_everything_saturates(case, bits, tmp_path):
+def test_the_same_bits_when_everything_saturates(case, bits):
     quantized, x = made(CASES[case], *bits)
     quantized = extreme(quantized, 1)
-    verified = verify(write(quantized, tmp_path / "net.h"), quantized, x, flags=STRICT)
-    assert verified.equal
+    assert verify(header(quantized), quantized, x, flags=STRICT).equal
 
 
 @compiled
 @pytest.mark.parametrize(("hidden", "weight_bits"), [(257, 8), (258, 8), (259, 6), (259, 4)])
-def test_wide_layers_that_all_fire(hidden, weight_bits, tmp_path):
+def test_wide_layers_that_all_fire(hidden, weight_bits):
     """Two sums in a word hold 257 weights of 8 bits; with more neurons they are added one by one."""
     config = FeedforwardConfig(sizes=(2, hidden, 5, 3), neuron=LIFConfig(threshold=0.3, reset="none"))
     quantized, x = made(config, weight_bits)
@@ -69,52 +70,50 @@ def test_wide_layers_that_all_fire(hidden, weight_bits, tmp_path):
     quantized = replace(
         quantized, layers=(replace(first, neurons=(always,), rows=most), *quantized.layers[1:]), input_bits=8
     )
-    header = write(quantized, tmp_path / "net.h")
-    assert ("int8_t resofire_rows0" in header.read_text()) == (hidden > 257 and weight_bits == 8)
-    assert verify(header, quantized, x, flags=STRICT).equal
+    text = header(quantized)
+    assert ("int8_t resofire_rows0" in text) == (hidden > 257 and weight_bits == 8)
+    assert verify(text, quantized, x, flags=STRICT).equal
 
 
 @compiled
-def test_digits_and_values_of_two_bytes(tmp_path):
+def test_digits_and_values_of_two_bytes():
     task = data.load("digits")
     train = next(task.splits["train"].batches(16, seed=0)).x.numpy()
     test = list(next(task.splits["test"].batches(10)).x.numpy())
     folded = fold(resofire.pretrained("digits"))
     for settings in ({}, {"weight_bits": 4, "input_bits": 12}):
         quantized = quantize(folded, list(train), **settings)
-        header = write(quantized, tmp_path / "digits.h", "digits")
-        assert verify(header, quantized, test, "digits").equal
+        assert verify(header(quantized, "digits"), quantized, test, "digits").equal
     config = replace(CASES["prenorm"], inputs=1)
     wide, x = made(config, input_bits=16)
-    assert "const uint16_t x[1]" in write(wide, tmp_path / "wide.h").read_text()
-    assert verify(tmp_path / "wide.h", wide, x).equal
+    assert "const uint16_t x[1]" in header(wide)
+    assert verify(header(wide), wide, x).equal
 
 
 @compiled
-def test_a_wrong_constant_and_another_rounding_are_found(tmp_path):
+def test_a_wrong_constant_and_another_rounding_are_found():
     quantized, x = made(CASES["lif"])
     x *= 5
-    header = write(quantized, tmp_path / "net.h")
-    text = header.read_text()
+    text = header(quantized)
     start = text.index("resofire_table")
     first = re.search(r"\{\n\s+(-?\d+),", text[start:])
-    header.write_text(text[: start + first.start(1)] + str(-int(first[1])) + text[start + first.end(1) :])
-    assert not verify(header, quantized, x).equal
+    changed = text[: start + first.start(1)] + str(-int(first[1])) + text[start + first.end(1) :]
+    result = verify(changed, quantized, x)
+    assert not result.equal
+    assert 0 < result.spikes_different < result.spikes
+    assert 0 < result.states_different <= result.states
+    assert result.largest_deviation > 0
     quietly = text.replace("+ 8192) >> 14", "+ 8191) >> 14")
     assert quietly != text
-    header.write_text(quietly)
-    assert not verify(header, quantized, x).equal
-    header.write_text(text.replace("int32_t", "int33_t"))
-    with pytest.raises(RuntimeError, match=r"(?s)verify: .*cc does not compile '.*net\.h': .*int33_t"):
-        verify(header, quantized, x)
+    assert not verify(quietly, quantized, x).equal
+    with pytest.raises(CompilerError, match=r"(?s)c: .*cc does not compile the header: .*int33_t"):
+        verify(text.replace("int32_t", "int33_t"), quantized, x)
 
 
 @compiled
 def test_a_step_more_than_can_be_summed_and_a_token_that_is_none(tmp_path):
     quantized, x = made(CASES["tokens"])
-    header = write(quantized, tmp_path / "net.h")
-    text = re.sub(r"(_MOST_STEPS) \d+", r"\1 3", header.read_text())
-    header.write_text(text)
+    (tmp_path / "net.h").write_text(re.sub(r"(_MOST_STEPS) \d+", r"\1 3", header(quantized)))
     tokens = ", ".join(map(str, x[0][:5]))
     (tmp_path / "main.c").write_text(
         '#include <stdio.h>\n#include "net.h"\n'
@@ -126,14 +125,13 @@ def test_a_step_more_than_can_be_summed_and_a_token_that_is_none(tmp_path):
         "           (long long)scores[2]);\n    return 0;\n}\n"
     )
     subprocess.run(["cc", *STRICT, "main.c", "-o", "main"], cwd=tmp_path, check=True)
-    told = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
-    wanted = Simulation(quantized).walk(x[0][:3]).scores
-    assert told == ["0"] * 5 + ["-1", str(wanted.argmax()), *map(str, wanted)]
+    printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
+    scores = Simulation(quantized).run(x[0][:3]).scores
+    assert printed == ["0"] * 5 + ["-1", str(scores.argmax()), *map(str, scores)]
 
 
-def test_the_file_stands_alone(tmp_path):
-    quantized, _ = made(CASES["soft prf"])
-    text = write(quantized, tmp_path / "net.h", "edge_1").read_text()
+def test_the_header_stands_alone():
+    text = header(made(CASES["soft prf"])[0], "edge_1")
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     assert re.findall(r"#include (.*)", code) == ["<stdint.h>", "<string.h>"]
     assert not re.search(r"\b(float|double|malloc|calloc|free|printf)\b|\d\.\d", code)
@@ -155,27 +153,18 @@ def test_words_hold_what_was_put_in():
         np.testing.assert_array_equal(found, rows)
 
 
-@pytest.mark.parametrize("name", ["", "2fast", "a-b", "a b", "_x", "für", "int", "a\nb", "x" * 64, "../x", 'a"', 3])
-def test_names_that_are_none(name, tmp_path):
-    quantized, x = made(CASES["lif"])
-    for call in (
-        lambda: write(quantized, tmp_path / "net.h", name),
-        lambda: verify(tmp_path / "net.h", quantized, x, name),
-    ):
+def test_names_that_are_no_c_identifiers():
+    quantized, _ = made(CASES["lif"])
+    for name in ("", "2fast", "a-b", "a b", "_x", "für", "int", "a\nb", "x" * 64, "../x", 'a"', 3):
         with pytest.raises(ValueError, match="name must be a C identifier that begins with a letter, got"):
-            call()
-    assert not (tmp_path / "net.h").exists()
+            header(quantized, name)
 
 
-def test_what_cannot_be_written(tmp_path):
+def test_what_cannot_be_written():
     quantized, x = made(CASES["lif"])
-    for place in (tmp_path, tmp_path / "absent" / "net.h"):
-        with pytest.raises(ValueError, match="write: file must be a file in a folder that exists, got"):
-            write(quantized, place)
-    with pytest.raises(ValueError, match="write: the network is bidirectional"):
-        write(made(CASES["bidirectional"])[0], tmp_path / "net.h")
+    with pytest.raises(ValueError, match="the network is bidirectional"):
+        header(made(CASES["bidirectional"])[0])
     with pytest.raises(TypeError, match=r"quantized must be a Quantized \(see quantize\), got Folded"):
-        write(fold(network(CASES["lif"])), tmp_path / "net.h")
-    header = write(quantized, tmp_path / "net.h")
-    with pytest.raises(FileNotFoundError, match=r"there is no C compiler here \(looked for no-such-compiler\)"):
-        verify(header, quantized, x, compiler="no-such-compiler")
+        header(fold(network(CASES["lif"])))
+    with pytest.raises(CompilerError, match=r"no C compiler found \(tried no-such-compiler\)"):
+        verify(header(quantized), quantized, x, compiler="no-such-compiler")

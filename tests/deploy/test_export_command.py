@@ -10,12 +10,13 @@ import pytest
 import torch
 
 import resofire
-from resofire import cli, data, deploy, models
+from resofire import cli, models
 from resofire.commands.export import ENDINGS
 from resofire.commands.runs import sequences
 from resofire.data.task import Form, Split
-from resofire.deploy import fold, storage
-from resofire.deploy.reference import walk
+from resofire.deploy import fold
+from resofire.deploy.formats import safetensors
+from resofire.deploy.reference import run
 
 COMPILER = shutil.which("cc")
 
@@ -32,20 +33,18 @@ def test_a_network_of_the_package(to, tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert out.startswith(f"{file.name}: {file.stat().st_size:,} bytes\nchecked: ")
     assert "; 0 of 65,536 spikes differ\n" in out
-    assert ("same answer as before in 100.0 %" in out) == (to == "c")
+    assert ("100.0 %" in out) == (to == "c")
     assert [each.name for each in tmp_path.iterdir()] == [file.name]
 
 
 def test_bits_and_json(tmp_path, capsys):
     if not COMPILER:
         pytest.skip("there is no C compiler")
-    sizes = []
-    for bits in (8, 4):
-        out = tmp_path / f"n{bits}.h"
-        arguments = ["--to", "c", "--out", str(out), "--samples", "2", "--weight-bits", str(bits), "--json"]
-        assert cli.main(["export", "digits", *arguments]) == 0
-        sizes.append(json.loads(capsys.readouterr().out)["bytes"])
-    assert sizes[1] < sizes[0]
+    out = tmp_path / "n4.h"
+    arguments = ["--to", "c", "--out", str(out), "--samples", "2", "--weight-bits", "4", "--json"]
+    assert cli.main(["export", "digits", *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == out.stat().st_size
+    assert "4 bit weights" in out.read_text()
 
 
 def test_a_file_of_weights_in_the_folder_of_its_run(tmp_path, capsys):
@@ -69,7 +68,7 @@ def test_nothing_is_left_by_a_termination(tmp_path, monkeypatch):
 
 
 def test_a_failed_verification_exits_1(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(storage, "replay", lambda file, samples: [walk(fold(other), x) for x in samples])
+    monkeypatch.setattr(safetensors, "replay", lambda content, samples: [run(fold(other), x) for x in samples])
     other = resofire.pretrained("digits")
     with torch.no_grad():
         other.head.bias += 1
@@ -78,14 +77,6 @@ def test_a_failed_verification_exits_1(tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().err
     assert said.startswith("resofire: export: the safetensors file disagrees with the network in float")
     assert said.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-def test_whole_numbers_that_are_no_longer_the_network_are_refused(tmp_path):
-    """Scales from two steps of one image: the rest of every image overflows."""
-    x, _ = sequences(data.load("digits")["train"], 20)
-    with pytest.raises(deploy.ExportError, match=r"the same answer in .* of the samples, less than 80%"):
-        deploy.export(resofire.pretrained("digits"), "c", tmp_path / "n.h", x, scales=[x[0][:2]])
     assert not list(tmp_path.iterdir())
 
 

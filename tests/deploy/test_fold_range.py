@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from folds import CASES, given, network
+from deploy_cases import CASES, make_input, network
 
 from resofire.deploy import fold
-from resofire.deploy.reference import walk
+from resofire.deploy.reference import run
 from resofire.nn import BatchNorm
 
 
@@ -18,10 +18,10 @@ def test_a_gain_that_is_nearly_none(case, gain):
         for part in model.modules():
             if isinstance(part, BatchNorm):
                 part.weight[1] = gain
-    x = given(CASES[case], 30)
+    x = make_input(CASES[case], 30)
     with torch.no_grad():
         wanted = model.double()(x[None])[0].numpy()
-    scores = walk(fold(model.float()), x.float().numpy()).scores
+    scores = run(fold(model.float()), x.float().numpy()).scores
     np.testing.assert_allclose(scores, wanted, atol=1e-4)
 
 

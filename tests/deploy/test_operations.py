@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from counting import Number, Tally
-from folds import CASES, given, network
+from deploy_cases import CASES, make_input, network
 
 from resofire.deploy import fold
 from resofire.deploy.operations import operations
-from resofire.deploy.reference import walk
+from resofire.deploy.reference import run
 
 STEPS = 12
 PRODUCTS = {"prf": 4, "lif": 1, "spatial": 0}
@@ -59,9 +59,9 @@ def fire(neurons, i, z, states, tally):
 @pytest.mark.parametrize("case", [name for name in CASES if "bidirectional" not in name])
 def test_a_layer_adds_rows_compares_and_multiplies_its_state_only(case):
     folded = fold(network(CASES[case]))
-    x = given(CASES[case], STEPS).numpy()
+    x = make_input(CASES[case], STEPS).numpy()
     tally, spikes = layers_counted(folded, x)
-    for ours, theirs in zip(spikes, walk(folded, x).spikes, strict=True):
+    for ours, theirs in zip(spikes, run(folded, x).spikes, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     done = tally.done
     assert not [kind for _, kind in done if kind in ("mac", "nonlinear")]

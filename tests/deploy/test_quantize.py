@@ -1,11 +1,11 @@
-"""Integers: the kernel is the NumPy walk, that is plain arithmetic without limits, and near the float."""
+"""Fixed point: the kernel is the NumPy loop, that is plain arithmetic without limits, and close to float."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from folds import CASES, given
-from folds import network as trained
+from deploy_cases import CASES, make_input
+from deploy_cases import network as trained
 
 import resofire
 from resofire import data
@@ -13,14 +13,14 @@ from resofire.deploy import fold, reference
 from resofire.deploy.compare import compare, table, text
 from resofire.deploy.quantize import quantize
 from resofire.deploy.quantized import STATE_BITS, WEIGHT_BITS
-from resofire.deploy.reference_integer import walk
+from resofire.deploy.reference import run_integer
 from resofire.deploy.simulate import Simulation
 
 WIDTHS = [(weight, state) for weight in WEIGHT_BITS for state in STATE_BITS]
 
 
 def sequences(case, count=4, steps=50):
-    return [given(CASES[case], steps, seed).numpy() for seed in range(count)]
+    return [make_input(CASES[case], steps, seed).numpy() for seed in range(count)]
 
 
 def quantized(case, weight_bits=8, state_bits=16, **settings):
@@ -60,11 +60,11 @@ def extreme(network, seed=0):
 
 
 def plainly(network, x):
-    """The equations with Python's numbers, which have no largest; also how often one was held, and the last states."""
-    top, held = network.top, [0]
+    """The equations in Python's unbounded integers; also how often one saturated, and the last states."""
+    top, saturated = network.top, [0]
 
     def hold(value):
-        held[0] += abs(value) > top
+        saturated[0] += abs(value) > top
         return min(max(value, -top), top)
 
     def drop(value, shift):
@@ -97,9 +97,9 @@ def plainly(network, x):
                 if group.kind == "spatial":
                     fires.append(sign[i] * now[i] > eta[i])
                     continue
-                seen = (sign[i] * now[i] + kappa[i]) * 2 ** lift[i]
+                drive = (sign[i] * now[i] + kappa[i]) * 2 ** lift[i]
                 u[i], r[i] = (
-                    hold(drop(re[i] * u[i] - im[i] * r[i] + seen, network.phi_bits)),
+                    hold(drop(re[i] * u[i] - im[i] * r[i] + drive, network.phi_bits)),
                     hold(drop(im[i] * u[i] + re[i] * r[i], network.phi_bits)),
                 )
                 fires.append(u[i] > eta[i])
@@ -125,30 +125,38 @@ def plainly(network, x):
     return (
         scores if network.pool == "none" else scores[0],
         spikes,
-        held[0],
+        saturated[0],
         us + rs * any(layer.neurons[0].kind == "prf" for layer in network.layers),
     )
 
 
-def same(found, scores, spikes):
-    np.testing.assert_array_equal(found.scores, scores)
-    for ours, theirs in zip(found.spikes, spikes, strict=True):
+def same(result, scores, spikes):
+    np.testing.assert_array_equal(result.scores, scores)
+    for ours, theirs in zip(result.spikes, spikes, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if "bidirectional" not in name])
-@pytest.mark.parametrize("bits", [(8, 16), (6, 24), (4, 32)], ids=str)
+CAUSAL = [name for name in CASES if "bidirectional" not in name]
+# Each case with one width, and in depth with all.
+BITS = [(8, 16), (6, 24), (4, 32)]
+PAIRS = [(case, BITS[i % 3]) for i, case in enumerate(CAUSAL)]
+DEEP = [
+    pytest.param(case, bits, marks=pytest.mark.deep) for case in CAUSAL for bits in BITS if (case, bits) not in PAIRS
+]
+
+
+@pytest.mark.parametrize(("case", "bits"), [*PAIRS, *DEEP])
 @pytest.mark.parametrize("how", ["as quantized", "saturating"])
 def test_numpy_and_kernel_are_plain_arithmetic(case, bits, how):
     network = quantized(case, *bits)
     x = sequences(case, steps=40)[0]
     if how == "saturating":
         network = extreme(network)
-    scores, spikes, held, states = plainly(network, x)
-    same(walk(network, x), scores, spikes)
-    same(Simulation(network).walk(x), scores, spikes)
-    np.testing.assert_array_equal(Simulation(network).states(x), states)
-    assert how == "as quantized" or held > 50, held
+    scores, spikes, saturated, states = plainly(network, x)
+    same(run_integer(network, x), scores, spikes)
+    same(Simulation(network).run(x), scores, spikes)
+    np.testing.assert_array_equal(Simulation(network).run_with_states(x)[1], states)
+    assert how == "as quantized" or saturated > 50, saturated
 
 
 def test_nothing_saturates_that_was_seen():
@@ -167,20 +175,20 @@ def test_what_was_not_seen_saturates_and_does_not_wrap_around():
         for layer in small.layers
     )
     loud = replace(small, layers=layers)
-    scores, spikes, held, _ = plainly(loud, x[0])
-    assert held > 0
-    same(Simulation(loud).walk(x[0]), scores, spikes)
+    scores, spikes, saturated, _ = plainly(loud, x[0])
+    assert saturated > 0
+    same(Simulation(loud).run(x[0]), scores, spikes)
 
 
 @pytest.mark.parametrize("case", ["bidirectional", "bidirectional postnorm"])
-def test_two_directions_are_walked_by_the_reference(case):
+def test_two_directions_are_run_by_the_reference(case):
     folded, network, x = fold(trained(CASES[case])), quantized(case, 8, 32), sequences(case)[0]
-    found = Simulation(network).walk(x)
-    same(found, *walk(network, x))
+    result = Simulation(network).run(x)
+    same(result, *run_integer(network, x))
     with pytest.raises(ValueError, match="bidirectional: it has no last state"):
-        Simulation(network).states(x)
-    wanted = reference.walk(folded, x)
-    apart = np.mean([np.mean(a != b) for a, b in zip(found.spikes, wanted.spikes, strict=True)])
+        Simulation(network).run_with_states(x)
+    expected = reference.run(folded, x)
+    apart = np.mean([np.mean(a != b) for a, b in zip(result.spikes, expected.spikes, strict=True)])
     assert apart < 0.03, apart
 
 
@@ -197,11 +205,11 @@ def test_weights_that_fit_and_wide_states_fire_as_the_float_network(case):
     for each in x:
         # What the float network is given is what the other one sees.
         each = each if folded.tokens else network.encode(each) * network.pitch + network.origin
-        wanted, found = reference.walk(folded, each), walk(network, each)
-        differing = sum(np.count_nonzero(a != b) for a, b in zip(wanted.spikes, found.spikes, strict=True))
+        expected, result = reference.run(folded, each), run_integer(network, each)
+        differing = sum(np.count_nonzero(a != b) for a, b in zip(expected.spikes, result.spikes, strict=True))
         assert differing <= 1, differing
         scale = network.score_unit / (len(each) if folded.pool == "mean" else 1)
-        np.testing.assert_allclose(found.scores * scale, wanted.scores, atol=3e-3 * np.abs(wanted.scores).max())
+        np.testing.assert_allclose(result.scores * scale, expected.scores, atol=3e-3 * np.abs(expected.scores).max())
 
 
 @pytest.fixture(scope="module")
@@ -238,13 +246,13 @@ def test_digits_in_every_width(digits):
 @pytest.mark.parametrize("case", ["bidirectional", "pool none", "tokens"])
 def test_a_comparison_counts_what_differs(case):
     folded, network, x = fold(trained(CASES[case])), quantized(case, 4, 16), sequences(case)
-    wanted, found = [reference.walk(folded, each) for each in x], [walk(network, each) for each in x]
-    labels = np.array([each.scores.argmax(-1) for each in wanted])
+    expected, result = [reference.run(folded, each) for each in x], [run_integer(network, each) for each in x]
+    labels = np.array([each.scores.argmax(-1) for each in expected])
     (row,) = compare(folded, network, x, labels)
-    agreed = np.mean([a == b.scores.argmax(-1) for a, b in zip(labels, found, strict=True)])
+    agreed = np.mean([a == b.scores.argmax(-1) for a, b in zip(labels, result, strict=True)])
     assert (row.float_accuracy, row.accuracy, row.agreement) == (1.0, agreed, agreed)
     for layer, share in enumerate(row.divergence):
-        a, b = (np.concatenate([each.spikes[layer] for each in walks]) for walks in (wanted, found))
+        a, b = (np.concatenate([each.spikes[layer] for each in walks]) for walks in (expected, result))
         assert share == np.count_nonzero(a != b) / np.count_nonzero(a | b)
     assert max(row.divergence) > 0
 
@@ -269,7 +277,7 @@ def test_values_between_go_to_the_next():
     np.testing.assert_array_equal(network.encode(np.array([[0.014, 0.0], [0.016, 1.0]])), [[1, 128], [2, 255]])
 
 
-def test_everything_is_whole_and_in_its_bits():
+def test_everything_is_an_integer_within_its_bits():
     for weight_bits, state_bits in WIDTHS:
         network = quantized("postnorm", weight_bits, state_bits)
         top = (1 << (state_bits - 1)) - 1
@@ -299,7 +307,7 @@ def test_scales_follow_the_channel_not_the_layer():
     )  # fmt: skip
     large = replace(folded, table=folded.table * scale, layers=layers, head=folded.head / scale[:, None])
     x = sequences("no norm")
-    one, other = (Simulation(quantize(each, x)).walk(x[0]) for each in (folded, large))
+    one, other = (Simulation(quantize(each, x)).run(x[0]) for each in (folded, large))
     same(other, one.scores, one.spikes)
 
 
@@ -308,10 +316,10 @@ def test_too_long_for_the_sums():
     assert network.most_steps > 100_000
     short = replace(network, bias=np.full_like(network.bias, 1 << 58))
     assert short.most_steps == 15
-    with pytest.raises(ValueError, match="walk: x must have from 1 to 15 steps, got 50"):
-        walk(short, sequences("prenorm")[0])
-    with pytest.raises(ValueError, match=r"walk: x must have from 1 to \d+ steps, got 0"):
-        Simulation(network).walk(np.zeros((0, 2)))
+    with pytest.raises(ValueError, match="run: x must have from 1 to 15 steps, got 50"):
+        run_integer(short, sequences("prenorm")[0])
+    with pytest.raises(ValueError, match=r"run: x must have from 1 to \d+ steps, got 0"):
+        Simulation(network).run(np.zeros((0, 2)))
 
 
 @pytest.mark.parametrize(
@@ -347,7 +355,7 @@ def test_samples_that_cannot_be():
         quantize(replace(folded, layers=(growing, *folded.layers[1:])), sequences("prenorm"))
 
 
-def test_sequences_that_cannot_be_walked():
+def test_sequences_that_cannot_be_run():
     values, tokens = quantized("prenorm"), quantized("tokens")
     for network, bad, words in (
         (values, np.zeros((3, 1)), r"numbers of shape \[steps, 2\], got float64 of \[3, 1\]"),
@@ -357,6 +365,6 @@ def test_sequences_that_cannot_be_walked():
         (tokens, np.array([-1, 1]), "tokens from 0 to 10, got -1"),
     ):
         with pytest.raises(ValueError, match=f"encode: x must .*{words}"):
-            Simulation(network).walk(bad)
-    with pytest.raises(ValueError, match="x and labels must be as many, and not none, got 4 and 1"):
+            Simulation(network).run(bad)
+    with pytest.raises(ValueError, match="x and labels must have the same length, at least 1, got 4 and 1"):
         compare(fold(trained(CASES["prenorm"])), values, sequences("prenorm"), np.zeros(1))

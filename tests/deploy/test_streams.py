@@ -4,16 +4,16 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from folds import CASES, given, network
+from deploy_cases import CASES, make_input, network
 
 from resofire.deploy import Stream, fold
-from resofire.deploy.reference import walk
+from resofire.deploy.reference import run
 
 CAUSAL = [name for name in CASES if "bidirectional" not in name]
 
 
 def sequences(config, count, steps):
-    return np.stack([given(config, steps, seed).numpy() for seed in range(count)])
+    return np.stack([make_input(config, steps, seed).numpy() for seed in range(count)])
 
 
 @pytest.mark.parametrize("case", CAUSAL)
@@ -24,7 +24,7 @@ def test_a_stream_fires_as_the_whole_sequence(case):
     spikes = np.zeros((2, 40, sum(layer.neurons[0].count for layer in folded.layers)), np.uint8)
     scores = stream.feed(x, every=True, spikes=spikes)
     for b in range(2):
-        wanted = walk(folded, x[b])
+        wanted = run(folded, x[b])
         np.testing.assert_array_equal(spikes[b], np.concatenate(wanted.spikes, 1))
         np.testing.assert_allclose(scores[b] if folded.pool == "none" else scores[b, -1], wanted.scores, atol=1e-9)
     np.testing.assert_allclose(
@@ -83,14 +83,14 @@ def test_states_that_are_not_its_own():
     stream.feed(sequences(CASES["prenorm"], 2, 5))
     saved = stream.save()
     for bad, words in (
-        (b"", "must be what save gave, got 0 other bytes"),
+        (b"", "must be what save returned, got 0 other bytes"),
         (saved[:-1], "must have .* bytes, got .*: it is cut or damaged"),
         (saved + b"x", "must have .* bytes, got .*: it is cut or damaged"),
-        (b"x" * len(saved), "must be what save gave"),
+        (b"x" * len(saved), "must be what save returned"),
         (Stream(folded).save(), "must be of 2 streams, got 1"),
-        (Stream(fold(network(CASES["prenorm"], seed=1)), 2).save(), "is of another network or dtype"),
-        (Stream(folded, 2, dtype="float32").save(), "is of another network or dtype"),
-        (saved[:-1] + bytes([saved[-1] ^ 1]), "is damaged: its checksum is another one"),
+        (Stream(fold(network(CASES["prenorm"], seed=1)), 2).save(), "belongs to another network or dtype"),
+        (Stream(folded, 2, dtype="float32").save(), "belongs to another network or dtype"),
+        (saved[:-1] + bytes([saved[-1] ^ 1]), "is damaged: its checksum does not match"),
     ):
         with pytest.raises(ValueError, match=f"Stream.restore: state {words}"):
             stream.restore(bad)

@@ -1,33 +1,33 @@
-"""The text of the C99 file of a network of integers: constants, a state, reset, step and scores.
+"""The text of the C99 header of a fixed-point network: constants, a state, reset, step and scores.
 
-Rows of weights lie in words of 32 bits: 4 weights of 8 or 6 bits, or 8 of 4. They are raised by a bias, so that none
-is negative, and added two at a time, as the two halves of a word; the bias comes off at the end, once for each spike.
-That takes half the instructions of one weight at a time. A layer with so many neurons that a half could overflow
-(more than 257, with 8 bits) keeps its weights as single bytes.
+Weight rows are packed in 32-bit words: 4 weights of 8 or 6 bits, or 8 of 4. A bias makes them non-negative, so that two
+are added at a time, as the two halves of a word; it is subtracted at the end, once for each spike. That takes half the
+instructions of adding one weight at a time. A layer with so many neurons that a half could overflow (more than 257 with
+8 bits) keeps its weights as single bytes.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
 
-from .folded import Array
-from .quantized import IntegerLayer, IntegerNeurons, Quantized
+from ...nn.folded import Array
+from ..quantized import IntegerLayer, IntegerNeurons, Quantized
 
-# Each word holds so many weights; each half of a sum holds 16 bits.
+# Weights in a word, by their bits; each half of a sum has 16 bits.
 PER_WORD = {8: 4, 6: 4, 4: 8}
 
-TOP = """/* A spiking network in integers, written by resofire: {weight} bit weights, {state} bit states.
+TOP = """/* A spiking network in fixed point, written by resofire: {weight} bit weights, {state} bit states.
  *
  *   {name}_state state;
  *   {name}_reset(&state);
  *   {name}_step(&state, {example});      once for each time step
  *   {name}_scores(&state, scores);    {when}
  *
- * C99, no memory of its own, no floating point. Include it in one file only: the constants are in it.
+ * C99, no heap, no floating point. Include it in one file only: it contains the constants.
  *{input}
- * A score times {unit:.9g}{over} is the trained network's, nearly; {name}_best gives the class with
- * the largest. States are held between -{top} and {top}. Right shifts round half up: (x + 2^(s-1)) >> s.
- * Define {upper}_SPIKE(layer, neuron) before the #include to hear of every spike.
+ * A score times {unit:.9g}{over} approximates the trained network's; {name}_best returns the class with
+ * the largest. States saturate at -{top} and {top}. Right shifts round half up: (x + 2^(s-1)) >> s.
+ * Define {upper}_SPIKE(layer, neuron) before the #include to be called for every spike.
  */
 #ifndef {upper}_H
 #define {upper}_H
@@ -51,19 +51,21 @@ typedef char {name}_needs_arithmetic_shifts[(-1 >> 1) == -1 ? 1 : -1];
 
 
 class Text:
-    """The file, written piece by piece."""
+    """The header, written piece by piece."""
 
     def __init__(self, quantized: Quantized, name: str) -> None:
         self.q, self.name, self.upper = quantized, name, name.upper()
         self.mean = quantized.pool == "mean"
         self.state = "int16_t" if quantized.state_bits == 16 else "int32_t"
-        self.value = "uint8_t" if quantized.input_bits <= 8 else "uint16_t"
+        value = "uint8_t" if quantized.input_bits <= 8 else "uint16_t"
+        self.parameter = "uint32_t token" if quantized.tokens else f"const {value} x[{len(quantized.table)}]"
+        self.argument = "token" if quantized.tokens else "x"
         self.entry, self.last = quantized.table.shape[1], len(quantized.head)
         self.parts: list[str] = []
 
     def whole(self) -> str:
         self._top()
-        self._holds()
+        self._saturation()
         self._constants()
         self._struct()
         self._input()
@@ -80,26 +82,24 @@ class Text:
     def _top(self) -> None:
         q = self.q
         if q.tokens:
-            told = f"\n * A token is a number below {len(q.table)}; another changes nothing, and step gives -1.\n *"
+            described = f"\n * A token is a number below {len(q.table)}; for others, step only returns -1.\n *"
         else:
-            ways = [
-                f" *   {i}: {at:.9g} + {by:.9g} k" for i, (at, by) in enumerate(zip(q.origin, q.pitch, strict=True))
-            ]
-            told = f"\n * A value is an integer k from 0 to {(1 << q.input_bits) - 1}; it stands for\n"
-            told += "\n".join(ways) + "\n *"
+            inputs = zip(q.origin, q.pitch, strict=True)
+            described = f"\n * A value is an integer k from 0 to {(1 << q.input_bits) - 1}; input i stands for\n"
+            described += "".join(f" *   {i}: {at:.9g} + {by:.9g} k\n" for i, (at, by) in enumerate(inputs)) + " *"
         self.parts.append(
             TOP.format(
                 name=self.name, upper=self.upper, weight=q.weight_bits, state=q.state_bits, top=q.top,
                 unit=q.score_unit, over=" / steps" if self.mean else "",
-                example="token" if q.tokens else "values", input=told,
+                example="token" if q.tokens else "values", input=described,
                 when="of the last step" if q.pool == "none" else "of all steps so far",
                 inputs=1 if q.tokens else len(q.table), classes=len(q.bias), layers=len(q.layers), neurons=q.neurons,
                 steps=f"#define {self.upper}_MOST_STEPS {q.most_steps}\n" if self.mean else "",
             )
         )  # fmt: skip
 
-    def _holds(self) -> None:
-        # With states of 32 bits there is no narrow sum, and a compiler would find fault with holding one.
+    def _saturation(self) -> None:
+        # With 32-bit states no sum is narrow, and comparing one with the bounds would be a compiler warning.
         for bits in (32, 64) if self.q.state_bits < 32 else (64,):
             kind, top = f"int{bits}_t", self.q.top
             self.parts.append(
@@ -128,7 +128,7 @@ class Text:
         self._array("bias", q.bias)
 
     def _records(self, number: int, neurons: IntegerNeurons) -> None:
-        """What belongs to one neuron lies together: one pointer walks along it."""
+        """All constants of a neuron in one struct, so that one pointer is enough."""
         names = ["threshold"]
         if neurons.kind != "spatial":
             names += ["current", "phi_re", *(["phi_im"] if neurons.kind == "prf" else []), "lift"]
@@ -156,8 +156,8 @@ class Text:
             f"typedef struct {{\n    {self.state} u[{temporal}];\n{r}"
             f"    int{64 if self.mean else 32}_t read[{self.last}];\n"
             "    uint32_t steps;\n"
-            f"    uint32_t spikes[{len(q.layers)}]; /* of each layer, so far; they wrap around */\n"
-            f"    int32_t z[{widest}]; /* of one step only */\n"
+            f"    uint32_t spikes[{len(q.layers)}]; /* of each layer so far; they wrap around */\n"
+            f"    int32_t z[{widest}]; /* of this step only */\n"
             f"    uint32_t sum[{max(map(self._sums, q.layers))}]; /* zero between layers */\n"
             f"}} {self.name}_state;\n\n"
         )
@@ -171,7 +171,6 @@ class Text:
                 f"    for (int i = 0; i < {self.entry}; i++)\n"
                 f"        s->z[i] = {n}_hold{wide}(row[i] * ((int{wide}_t)1 << {n}_shift[i]));\n"
             )
-            given = "uint32_t token"
         else:
             most = np.abs(q.base) + np.abs(q.table).sum(0) * (255 if q.input_bits <= 8 else 65535) + (1 << q.shift)
             wide = self._wide(most)
@@ -183,8 +182,7 @@ class Text:
                 f"        s->z[i] = {n}_hold{wide}({n}_drop{wide}(sum, {n}_shift[i]));\n"
                 "    }\n"
             )
-            given = f"const {self.value} x[{len(q.table)}]"
-        self.parts.append(f"static inline void {n}_input({n}_state *s, {given})\n{{\n{body}}}\n\n")
+        self.parts.append(f"static inline void {n}_input({n}_state *s, {self.parameter})\n{{\n{body}}}\n\n")
 
     def _layer(self, number: int, layer: IntegerLayer, temporal: int, place: int) -> None:
         n, (neurons,) = self.name, layer.neurons
@@ -209,7 +207,7 @@ class Text:
         per = PER_WORD[self.q.weight_bits]
         words = -(-outputs // per)
         parts, mask, by = (2, "0x00ff00ffu", 8) if per == 4 else (4, "0x000f000fu", 4)
-        # A loop costs as much as adding two weights: some words in each round.
+        # A loop iteration costs as much as adding two weights: unroll some words.
         round_ = next(size for size in (4, 2, 1) if words % size == 0)
         adds = "".join(
             f"                sum[{w * parts + p}] += {f'(row[{w}] >> {p * by})' if p else f'row[{w}]'} & {mask};\n"
@@ -228,11 +226,11 @@ class Text:
         wide = self._wide((np.abs(layer.rows.astype(np.int64)).sum(0) << layer.lift) + self.q.top + 1)
 
         def add(j: str, added: str) -> str:
-            held = f"(int{wide}_t)({added}) * ((int{wide}_t)1 << {n}_add{number}[{j}])"
+            total = f"(int{wide}_t)({added}) * ((int{wide}_t)1 << {n}_add{number}[{j}])"
             if not layer.fresh:
                 z = f"{n}_drop{wide}(s->z[{j}], {n}_less{number}[{j}])" if layer.drop.any() else f"s->z[{j}]"
-                held += f"\n            + {z}"
-            text = f"        s->z[{j}] = {n}_hold{wide}(\n            {held});\n"
+                total += f"\n            + {z}"
+            text = f"        s->z[{j}] = {n}_hold{wide}(\n            {total});\n"
             if layer.clear is not None:
                 text += f"        if (!{n}_keep{number}[{j}])\n            s->z[{j}] = 0;\n"
             return text
@@ -249,11 +247,11 @@ class Text:
         if outputs % 2:
             text += f"    {{\n        const int j = {outputs // 2};\n"
             text += f"        const uint32_t sum = s->sum[j];\n\n{low}    }}\n"
-        # An odd channel has no neighbour; what lies behind the last one is wiped as well.
+        # An odd last channel has no neighbour; padding behind it is reset as well.
         return text + "".join(f"    s->sum[{j}] = 0;\n" for j in range(outputs // 2, self._sums(layer)))
 
     def _neuron(self, number: int, neurons: IntegerNeurons, temporal: int) -> str:
-        """Code that sets `fires`, and moves the state of neuron i."""
+        """Code that sets `fires` and advances the state of neuron i."""
         n, bits, top = self.name, self.q.phi_bits, self.q.top
         one = int(neurons.sign[0]) if _same(neurons.sign) else None
         z = {1: "s->z[i]", -1: "-s->z[i]", 0: "0", None: f"{n}_neurons{number}[i].sign * s->z[i]"}[one]
@@ -292,19 +290,18 @@ class Text:
         return -(-outputs // per) * per // 2 if _packed(layer, self.q) else outputs
 
     def _wide(self, most: Array) -> int:
-        """In how many bits a sum is made that may grow as large as this."""
+        """The bits of the type that holds sums up to this size."""
         return 64 if self.q.state_bits == 32 or int(most.max()) >= 1 << 31 else 32
 
     def _step(self) -> None:
         q, n = self.q, self.name
-        given, passed = ("uint32_t token", "token") if q.tokens else (f"const {self.value} x[{len(q.table)}]", "x")
         check = f"    if (token >= {len(q.table)}u)\n        return -1;\n" if q.tokens else ""
         calls = "".join(f"    {n}_layer{i}(s);\n" for i in range(len(q.layers)))
         wide = 64 if q.state_bits == 32 else 32
         z = f"(int32_t){n}_drop{wide}(s->z[i], {q.head_drop})" if q.head_drop else "s->z[i]"
         if self.mean:
             kept = (
-                f"    if (s->steps == {self.upper}_MOST_STEPS) /* the mean is that of the steps until here */\n"
+                f"    if (s->steps == {self.upper}_MOST_STEPS) /* the mean is that of the steps up to here */\n"
                 f"        return 0;\n    s->steps++;\n"
                 f"    for (int i = 0; i < {self.last}; i++)\n        s->read[i] += {z};\n"
             )
@@ -312,9 +309,9 @@ class Text:
             kept = f"    s->steps++;\n    for (int i = 0; i < {self.last}; i++)\n        s->read[i] = {z};\n"
         self.parts.append(
             f"static inline void {n}_reset({n}_state *s)\n{{\n    memset(s, 0, sizeof *s);\n}}\n\n"
-            f"/* One time step: 0{', or -1 if there is no such token' if q.tokens else ''}. */\n"
-            f"static inline int {n}_step({n}_state *s, {given})\n{{\n{check}    {n}_input(s, {passed});\n"
-            f"{calls}{kept}    return 0;\n}}\n\n"
+            f"/* One time step: 0{', or -1 for an unknown token' if q.tokens else ''}. */\n"
+            f"static inline int {n}_step({n}_state *s, {self.parameter})\n{{\n{check}"
+            f"    {n}_input(s, {self.argument});\n{calls}{kept}    return 0;\n}}\n\n"
         )
 
     def _scores(self) -> None:
@@ -340,7 +337,7 @@ class Text:
 
 
 def words(rows: Array, bits: int) -> Array:
-    """Rows [inputs, outputs] as words: outputs 2j and 2j + 1 are what is added to the two halves of sum j."""
+    """Rows [inputs, outputs] packed in words: outputs 2j and 2j + 1 are added to the two halves of sum j."""
     per, width = PER_WORD[bits], 16 * 2 // PER_WORD[bits]
     raised = np.pad(rows.astype(np.int64) + _bias(bits), ((0, 0), (0, -rows.shape[1] % per)))
     groups = raised.reshape(len(rows), -1, per // 2, 2)
@@ -353,7 +350,7 @@ def _bias(bits: int) -> int:
 
 
 def _packed(layer: IntegerLayer, quantized: Quantized) -> bool:
-    """Whether the halves of a word hold the sum even if all neurons fire."""
+    """Whether half a word can hold the sum even if all neurons fire."""
     return len(layer.rows) * ((1 << quantized.weight_bits) - 1) < 1 << 16
 
 
@@ -362,7 +359,7 @@ def _same(sign: Array) -> bool:
 
 
 def _type(array: Array) -> str:
-    """The smallest type that holds all numbers."""
+    """The smallest type for these numbers."""
     if array.dtype == np.uint32:
         return "uint32_t"
     least, most = int(array.min()), int(array.max())

@@ -1,4 +1,4 @@
-"""Networks to fold, with every number away from where it starts, and how they fire."""
+"""Networks to fold, with every number away from its initial value, and the spikes they fire."""
 
 from dataclasses import replace
 
@@ -21,6 +21,7 @@ CASES = {
     "bidirectional": replace(BASE, bidirectional=True),
     "bidirectional postnorm": replace(BASE, bidirectional=True, prenorm=False, amplitude="both"),
     "soft prf": replace(BASE, neuron=replace(PRF, reset="soft")),
+    "unit gain": replace(BASE, neuron=PRFConfig(delta=(0.1, 0.5), tau=(2.0, 50.0), train_tau=True, gain="unit")),
     "lif": replace(BASE, neuron=LIFConfig(threshold=0.3)),
     "lif no reset": replace(BASE, neuron=LIFConfig(threshold=0.3, reset="none")),
     "lif hard": replace(BASE, neuron=LIFConfig(threshold=0.3, reset="hard"), prenorm=False),
@@ -32,7 +33,7 @@ CASES = {
 
 
 def network(config, dtype=torch.float64, seed=0):
-    """Every number is away from where it starts: gains have both signs, and each norm silences one channel."""
+    """A network whose gains have both signs and whose norms silence one channel each."""
     torch.manual_seed(seed)
     model = build(config).to(dtype).eval()
     with torch.no_grad():
@@ -51,7 +52,8 @@ def network(config, dtype=torch.float64, seed=0):
     return model
 
 
-def given(config, steps, seed=0):
+def make_input(config, steps, seed=0):
+    """One sequence, values [T, inputs] or tokens [T]."""
     generator = torch.Generator().manual_seed(seed)
     if getattr(config, "vocabulary", None):
         return torch.randint(config.vocabulary, (steps,), generator=generator)
@@ -60,7 +62,7 @@ def given(config, steps, seed=0):
 
 
 def spikes_of(model, x):
-    """The spikes of each layer of neurons, in the order in which they run, two directions side by side."""
+    """The logits, and the spikes of each layer of neurons in the order they run, two directions side by side."""
     seen, handles = [], []
     for part in model.modules():
         if isinstance(part, Neuron) or type(part).__name__ == "SpatialNeuron":

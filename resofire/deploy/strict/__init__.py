@@ -1,1 +1,0 @@
-"""Looking through files of foreign formats before anything is run or allocated for them."""
