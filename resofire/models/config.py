@@ -26,6 +26,8 @@ class NetworkConfig:
     """How hard."""
     backend: str = "auto"
     """How the Linears on spikes run, or whole blocks, see `nn.SDTCM`; the neuron has a backend of its own."""
+    pairs: ClassVar[bool] = False
+    """Whether one inference reads two sequences."""
     _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
 
     def __post_init__(self) -> None:

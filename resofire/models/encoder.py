@@ -1,10 +1,12 @@
 """From a sequence to one vector: input layer, SD-TCM blocks, last norm, pool. The networks put a head on it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
+from ..nn.counts import Count, count_dense, count_norm, count_pool, require_counting
 from ..nn.input_linear import InputLinear
 from .config import EncoderConfig, require_count
 from .network import require_tokens, require_values, require_vocabulary
@@ -91,3 +93,23 @@ class Encoder(nn.Module):
         if self.config.bidirectional:
             raise RuntimeError(f"{op}: a bidirectional network needs whole sequences and cannot be streamed")
         return list(self.blocks)
+
+    def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
+        """Count the blocks; `count_input` and `count_readout` count what is before and behind them."""
+        parts = []
+        for number, block in enumerate(self.blocks):
+            name = f"encoder.blocks.{number}"
+            parts += require_counting(block, name).count(name, steps, rates, fold_norm=fold_norm)
+        return parts
+
+    def count_input(self, steps: float) -> Count:
+        return count_dense(self.input, "encoder.input", "encoder", steps)
+
+    def count_readout(self, steps: float, vectors: int, *, fold_norm: bool = False) -> list[Count]:
+        """Count the pool and the last norm, for `vectors` sequences per inference."""
+        features, pool = self.config.features, self.config.pool
+        parts = count_pool(pool, features, steps, vectors)
+        if self.norm is not None and not fold_norm:
+            # "mean" and "last" leave one vector per sequence, and the norm is applied to that.
+            parts.append(count_norm("encoder.norm", features, steps if pool == "none" else vectors))
+        return parts

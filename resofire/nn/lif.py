@@ -9,6 +9,7 @@ from ..ops import ATan, LIFState, Surrogate, lif, lif_step
 from ..ops.checks import require_current
 from ..ops.lif import RESETS
 from ..ops.lif.reference import step as reference_step
+from .counts import Count, count_neuron
 from .neuron import Neuron, Trace, draw, in_full, require_above, require_settings, spread
 
 
@@ -90,3 +91,8 @@ class LIF(Neuron):
             f"{self.features}, {tau} {kept}, threshold={self.threshold:g}, reset={self.reset!r}, "
             f"reset_gradient={self.reset_gradient!r}, {self.surrogate}"
         )
+
+    def count(self, name: str, steps: float) -> Count:
+        """Count the plain equation of `resofire.ops.lif`; a soft reset is one addition more, whatever the spike."""
+        operations = {"multiply": 1, "add": 1 + (self.reset == "soft"), "compare": 1}
+        return count_neuron(name, self.features, steps, operations, coefficients=1, states=1)

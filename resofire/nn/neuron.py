@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..ops import Surrogate
 from ..ops.checks import require_choice, require_real, require_surrogate
 from ..ops.registry import names
+from .counts import Count, CountError, count_dynamics, count_neuron
 
 
 class Trace(NamedTuple):
@@ -103,6 +104,26 @@ class Neuron(Firing):
     def _held(self, name: str) -> Tensor:
         log = self._parameters.get(f"log_{name}")
         return in_full(self.get_buffer(name)) if log is None else in_full(log).exp()
+
+    def count(self, name: str, steps: float) -> Count:
+        """Count the operations of `steps` time steps, found by running `dynamics` once.
+
+        Args:
+            name: The layer's name in its network.
+            steps: Time steps per inference.
+
+        Raises:
+            CountError: The neuron has no `dynamics`, or it uses an operation whose cost is not known.
+        """
+        dynamics = getattr(self, "dynamics", None)
+        if dynamics is None:
+            raise CountError(f"count_ops: the {type(self).__name__} at {name} has neither `dynamics` nor its own `count`")
+        states: tuple[str, ...] = getattr(self, "states", ())
+        coefficients: Any = getattr(self, "coefficients", dict)()
+        operations = count_dynamics(dynamics, states, coefficients)
+        # What all channels share stays in a register.
+        read = sum(isinstance(each, Tensor) and each.dim() > 0 for each in coefficients.values())
+        return count_neuron(name, self.features, steps, operations, coefficients=read, states=len(states))
 
 
 def zero_state(neuron: Any, batch: int) -> Any:

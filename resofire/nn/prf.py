@@ -10,6 +10,7 @@ from ..ops import ATan, PRFState, Surrogate, prf, prf_coefficients, prf_step
 from ..ops.checks import require_choice, require_current
 from ..ops.prf import RESETS
 from ..ops.prf.reference import step as reference_step
+from .counts import Count, count_neuron
 from .neuron import Neuron, Trace, draw, require_above, require_settings, spread
 
 GAINS = ("delta", "unit")
@@ -127,3 +128,8 @@ class PRF(Neuron):
         if self.gain != "delta":
             parts.append(f"gain={self.gain!r}")
         return ", ".join([*parts, f"threshold={self.threshold:g}", f"reset={self.reset!r}", f"{self.surrogate}"])
+
+    def count(self, name: str, steps: float) -> Count:
+        """Count the plain equation of `resofire.ops.prf`; a soft reset is one addition more, whatever the spike."""
+        operations = {"multiply": 5, "add": 3 + (self.reset == "soft"), "compare": 1}
+        return count_neuron(name, self.features, steps, operations, coefficients=3, states=2)

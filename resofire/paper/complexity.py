@@ -6,7 +6,6 @@ import torch
 from matplotlib.figure import Figure
 
 from ..measure import PEERS, complexity, count_ops, peer
-from ..measure.network import count_neuron
 from ..measure.peers import TITLES, law
 from ..models import ClassifierConfig, build
 from ..nn import PRF
@@ -37,8 +36,8 @@ def run(workplace: Workplace) -> dict[str, Any]:
     # Shapes are enough to count: no weight needs to exist.
     with torch.device("meta"):
         model = build(ClassifierConfig(inputs=1, classes=10, features=128, depth=1))
-        neurons = [count_neuron(PRF(width), "prf", 1).multiply for width in WIDTHS]
-        dynamics = law(lambda width, _: count_neuron(PRF(width), "prf", 1).multiply)
+        neurons = [PRF(width).count("prf", 1).multiply for width in WIDTHS]
+        dynamics = law(lambda width, _: PRF(width).count("prf", 1).multiply)
     names = ("encoder.blocks.0.token_neuron", "encoder.blocks.0.channel_neuron")
     counts = count_ops(model, (CONTEXT, 1), dict.fromkeys(names, 0.05))
     outside = counts.only("encoder", "head")

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from ..deploy import fold
 from ..measure.costs import FLOAT32
-from ..measure.network import count_neuron
 from ..models import FeedforwardConfig, build
 from ..models.feedforward import Feedforward
 from ..nn import LIF, PRF, PRFConfig
@@ -136,7 +135,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
             "spikes": sum(fired),
             "spikes_differing": sum(a != bool(b) for a, b in zip(fired, spikes[same].flatten(), strict=True)),
         }
-    library = {"prf": count_neuron(PRF(1), "prf", 1), "lif": count_neuron(LIF(1), "lif", 1)}
+    library = {"prf": PRF(1).count("prf", 1), "lif": LIF(1).count("lif", 1)}
     return {
         "steps": STEPS, "forms": found, "claim": CLAIM, "folded_network": _folded_network(),
         "library": {name: {kind: getattr(count, kind) for kind in KINDS} for name, count in library.items()},

@@ -5,8 +5,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..measure import compare_published
 from ..plot import figure, hatches, styled
+from .published import compare_published
 from .workplace import Workplace
 
 TITLE = "Energy per inference: printed, reproduced, audited"

@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from .. import pretrained
-from ..measure import compare_published, fire_rates
-from ..measure.published import TASKS
+from ..measure import fire_rates
 from ..models import Classifier
 from ..plot import figure, lines, styled
+from .published import TASKS, compare_published
 from .workplace import Workplace
 
 TITLE = "Fire rates of each layer, and their true averages"

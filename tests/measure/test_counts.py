@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from resofire.data.task import Batch
-from resofire.measure import count_ops, energy, fire_rates
-from resofire.measure.counts import OPERATIONS, Count, Counts
+from resofire.measure import Count, CountError, Counts, count_ops, energy, fire_rates
 from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, build
 from resofire.nn import LIFConfig, PRFConfig
+from resofire.nn.counts import OPERATIONS
 
 PRF = PRFConfig(delta=(0.2, 0.8), threshold=0.3)
 LIF = LIFConfig(threshold=0.5)
@@ -174,5 +174,5 @@ def test_bad_counts():
         Count(layer="x", component="pool", times=1, mac=-1)
     with pytest.raises(ValueError, match="steps must be a positive number, got 0"):
         Counts("x", 0, ())
-    with pytest.raises(ValueError, match="model must be a Classifier, Retrieval or Feedforward, got Linear"):
+    with pytest.raises(CountError, match="count_ops: the Linear has no `count`"):
         count_ops(torch.nn.Linear(2, 2), (1,), {})

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from resofire import cli
-from resofire.measure import compare_published
 from resofire.models.storage import SHIPPED
+from resofire.paper.published import compare_published
 
 
 def test_a_network_of_the_package(tmp_path, capsys, monkeypatch):
