@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ..plot import figure, lines, styled
-from ..recipes.ablation import ablation_lif, ablation_lif_no_reset, ablation_plif, ablation_prf
+from .recipes import ablation_lif, ablation_lif_no_reset, ablation_plif, ablation_prf
 from .workplace import Workplace, by_chance
 
 TITLE = "Three LIFs and a PRF in one network on sMNIST"

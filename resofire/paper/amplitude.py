@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from ..models import ClassifierConfig
 from ..plot import figure, hatches, styled
-from ..recipes.text import text_small
+from ..recipes import text_small
 from ..train import RunConfig
 from .workplace import Workplace, by_chance
 

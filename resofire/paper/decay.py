@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ..plot import figure, lines, styled
-from ..recipes.ablation import decay
+from .recipes import decay
 from .workplace import Trained, Workplace, by_chance
 
 TITLE = "How fast to forget: accuracy over the decay β on psMNIST, with and without oscillation"

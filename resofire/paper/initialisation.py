@@ -16,7 +16,7 @@ from torch import Tensor
 from ..models import FeedforwardConfig, build
 from ..nn import PRFConfig, fire_rates
 from ..plot import figure, styled
-from ..recipes.ablation import SIZES
+from .recipes import SIZES
 from ..train import RunConfig
 from .workplace import Trained, Workplace, by_chance
 

@@ -11,11 +11,7 @@ from ..data import DataError
 from ..models import ClassifierConfig, RetrievalConfig
 from ..nn import PRFConfig
 from ..plot import figure, lines, styled
-from ..recipes.image import image_small
-from ..recipes.listops import listops_small
-from ..recipes.pathfinder import pathfinder_small
-from ..recipes.retrieval import retrieval_small
-from ..recipes.text import text_small
+from ..recipes import image_small, listops_small, pathfinder_small, retrieval_small, text_small
 from ..train import RunConfig
 from .workplace import Trained, Workplace, by_chance
 
