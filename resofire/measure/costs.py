@@ -6,9 +6,9 @@ M. Horowitz, "Computing's energy problem (and what we can do about it)", ISSCC 2
     float add 16 bit 0.4, 32 bit 0.9; multiply 16 bit 1.1, 32 bit 3.7
     64 bits from a cache of 8 KB 10, 32 KB 20, 1 MB 100; from DRAM 1,300 to 2,600
 
-The source lists neither comparisons nor nonlinear functions. A comparison is charged as an addition: it is a
-subtraction of which the sign is kept. A nonlinear function is charged as two MACs, as the paper does for a sigmoid; that
-is little, and favours the peers.
+The source lists neither comparisons nor nonlinear functions. A comparison is charged as an addition: a subtraction of
+which the sign is kept. A nonlinear function is charged as two MACs, as the paper does for a sigmoid; that is little,
+and favours the peers.
 """
 
 from dataclasses import asdict, dataclass, replace

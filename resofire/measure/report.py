@@ -50,9 +50,7 @@ def _operations(measured: dict[str, Any]) -> str:
     moved = [kind for kind in per_step if "_" in kind]
     first = table("Operations per time step", operations, [[number(per_step[kind]) for kind in operations]], left=())
     titles = [kind.replace("_", " ") for kind in moved]
-    return f"{first}\n\n" + table(
-        "Bytes per time step", titles, [[number(per_step[kind]) for kind in moved]], left=()
-    )
+    return f"{first}\n\n" + table("Bytes per time step", titles, [[number(per_step[kind]) for kind in moved]], left=())
 
 
 def _peers(measured: dict[str, Any]) -> str:

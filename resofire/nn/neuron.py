@@ -117,7 +117,8 @@ class Neuron(Firing):
         """
         dynamics = getattr(self, "dynamics", None)
         if dynamics is None:
-            raise CountError(f"count_ops: the {type(self).__name__} at {name} has neither `dynamics` nor its own `count`")
+            kind = type(self).__name__
+            raise CountError(f"count_ops: the {kind} at {name} has neither `dynamics` nor its own `count`")
         states: tuple[str, ...] = getattr(self, "states", ())
         coefficients: Any = getattr(self, "coefficients", dict)()
         operations = count_dynamics(dynamics, states, coefficients)

@@ -85,7 +85,8 @@ def _page(name: str, heading: str, body: str, result: dict[str, Any]) -> str:
 def _index(out: Path) -> str:
     done = [f"| [{name}]({name}.md) | {title(name)} |\n" for name in NAMES if (out / f"{name}.md").exists()]
     missing = ", ".join(f"`{name}`" for name in NAMES if not (out / f"{name}.md").exists())
-    head = "# The paper, reproduced\n\nOne page each: our result, the paper's, and the differences.\n\n| page | content |\n|---|---|\n"
+    head = "# The paper, reproduced\n\nOne page each: our result, the paper's, and the differences.\n\n"
+    head += "| page | content |\n|---|---|\n"
     return head + "".join(done) + (f"\nNot run yet: {missing}.\n" if missing else "")
 
 

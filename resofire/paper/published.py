@@ -61,8 +61,8 @@ class Published:
     def rates(self) -> dict[str, float]:
         """By the names of our layers; the paper has one rate for both directions of a block."""
         rates = {}
-        for number, (temporal, spatial) in enumerate(zip(self.temporal, self.spatial, strict=True)):
-            block = f"encoder.blocks.{number}"
+        for place, (temporal, spatial) in enumerate(zip(self.temporal, self.spatial, strict=True)):
+            block = f"encoder.blocks.{place}"
             rates[f"{block}.token_neuron"] = float(temporal) / 100
             if self.model.bidirectional:
                 rates[f"{block}.token_neuron_reverse"] = float(temporal) / 100
@@ -112,15 +112,20 @@ def average_rate(temporal: Sequence[float], spatial: Sequence[float], *, as_publ
 
 
 def published_counts(
-    widths: tuple[int, ...], temporal: Sequence[float], spatial: Sequence[float], length: float, *, printed: bool = False
+    widths: tuple[int, ...],
+    temporal: Sequence[float],
+    spatial: Sequence[float],
+    length: float,
+    *,
+    printed: bool = False,
 ) -> Counts:
     """Count SD-TCM blocks by the arithmetic that gives the paper's numbers, or (`printed`) by its formula."""
     if not printed:
         mean = average_rate(temporal, spatial, as_published=True)
         temporal, spatial = [mean] * len(widths), [mean] * len(widths)
     parts = []
-    for number, (width, token, channel) in enumerate(zip(widths, temporal, spatial, strict=True)):
-        name = f"encoder.blocks.{number}"
+    for place, (width, token, channel) in enumerate(zip(widths, temporal, spatial, strict=True)):
+        name = f"encoder.blocks.{place}"
         neuron = {"multiply": 5 * width} if printed else {"mac": 5 * width}
         for layer, component, counted in (
             ("token_neuron", "temporal neuron", {**neuron, "add": 3 * width}),

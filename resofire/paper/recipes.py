@@ -6,9 +6,9 @@ ablation-plif           the LIF with a trained time constant
 ablation-prf            the PRF with trained Δ, θ and τ: 86,858 parameters, the paper's 87k
 decay                   a PRF without trained parameters, Δ = 1, on psMNIST, for sweeps over β = exp(-1 / τ) and θ
 
-Without norms, the initial weights decide whether deep layers fire at all. They are sampled as usual and multiplied by 3,
-for the PRF with its small Δ (which scales the current) by 10: then every layer of every network starts at a fire rate of
-4 to 30 %. For `decay` the factor is 3 over the norm of the kernel, so that initial potentials do not depend on β.
+Without norms, the initial weights decide whether deep layers fire at all. They are sampled as usual and multiplied by
+3, for the PRF with its small Δ (which scales the current) by 10: then every layer of every network starts at a fire
+rate of 4 to 30 %. For `decay` the factor is 3 over the norm of the kernel: initial potentials do not depend on β.
 
 τ = 2, batches of 256 and the epochs (200 and 50) are the paper's; on two cores, give fewer --epochs.
 """

@@ -40,4 +40,11 @@ from .mnist import (
 from .other import digits, digits_small, scifar, scifar_small, speech, speech_small
 from .registry import RECIPES, recipe
 
-__all__ = ["RECIPES", "recipe", *(function.__name__ for function in RECIPES.values())]
+__all__ = [
+    "RECIPES", "digits", "digits_small", "fashion", "fashion_small", "films", "films_small", "image",
+    "image_medium", "image_paper", "image_small", "listops", "listops_paper", "listops_small", "pathfinder",
+    "pathfinder_medium", "pathfinder_paper", "pathfinder_small", "pathx", "pathx_small", "psmnist",
+    "psmnist_random", "psmnist_random_small", "psmnist_small", "recipe", "retrieval", "retrieval_paper",
+    "retrieval_small", "scifar", "scifar_small", "smnist", "smnist_small", "speech", "speech_small", "text",
+    "text_paper", "text_small",
+]  # fmt: skip

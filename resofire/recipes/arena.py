@@ -73,9 +73,7 @@ def text_small() -> RunConfig:
 @recipe
 def retrieval_paper() -> RunConfig:
     """Retrieval: does one paper cite the other?"""
-    return RunConfig(
-        name="retrieval-paper", task="retrieval", model=RETRIEVAL, batch=32, epochs=20, weight_decay=0.05
-    )
+    return RunConfig(name="retrieval-paper", task="retrieval", model=RETRIEVAL, batch=32, epochs=20, weight_decay=0.05)
 
 
 @recipe

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST pixel by pixel: two blocks of 128 channels, 68,876 parameters, the size of the paper's network.
+"""MNIST and Fashion-MNIST pixel by pixel: two blocks of 128 channels, 68,876 parameters, the paper's size.
 
 smnist           pixels row by row
 psmnist          in bit-reversed order
@@ -6,9 +6,9 @@ psmnist-random   in the order of numpy's RandomState(92916); the two orders are 
 fashion          Fashion-MNIST row by row, without augmentation; not in the paper
 
 The paper gives neither schedule nor learning rates. Δ, batch size and warm-up are the release's. Instead of its 200
-epochs there are 30, with label smoothing, a little dropout, an average of the weights, and τ = 20 instead of 5. Training
-images are shifted, rotated and stretched, so the norms' statistics are recomputed on unaugmented images before each
-validation. psMNIST is augmented less, before its pixels are reordered, for 28 epochs without dropout.
+epochs there are 30, with label smoothing, a little dropout, an average of the weights, and τ = 20 instead of 5. The
+training images are shifted, rotated and stretched, so the norms' statistics are recomputed on unaugmented images before
+each validation. psMNIST is augmented less, before its pixels are reordered, for 28 epochs without dropout.
 
 The shipped `smnist` differs in two points: its norms were recomputed once, at the end, and warps interpolated linearly.
 `psmnist-bitrev` and `psmnist-random` were trained as here, `psmnist-random-clock` with --model.neuron.even

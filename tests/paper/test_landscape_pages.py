@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from resofire.recipes.ablation import decay
 from torch.nn.functional import cross_entropy
 
 from resofire import data, paper
 from resofire.models import FeedforwardConfig, build
 from resofire.paper import kernel_gradient, loss_landscape
-from resofire.recipes.ablation import decay
 
 THETAS = pytest.mark.parametrize("theta", [0.0, math.pi / 2, 0.3], ids=["plain", "quarter", "slow turn"])
 AT = np.linspace(-1, 1, 9)
