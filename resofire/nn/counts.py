@@ -279,7 +279,7 @@ def count_dynamics(
         CountError: An operation whose cost is not known, by name.
     """
     names = tuple(states)
-    state = namedtuple("State", names)(*(torch.ones(1) for _ in names))  # type: ignore[misc]
+    state = namedtuple("State", names)(*(torch.ones(1) for _ in names))
     constants = SimpleNamespace(**{name: torch.ones(1) for name in coefficients})
     with torch.no_grad(), _Counter() as counter:
         _, after = dynamics(torch.ones(1), state, constants, counter.spike)

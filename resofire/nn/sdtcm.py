@@ -274,7 +274,8 @@ class SDTCM(nn.Module):
         """
         features = self.features
         norm = [] if self.norm is None or fold_norm else [count_norm(f"{name}.norm", features, steps)]
-        parts, active = list(norm) if self.prenorm else [], 0
+        parts = list(norm) if self.prenorm else []
+        active: float = 0
         for part in ("token_neuron", "token_neuron_reverse"):
             neuron = getattr(self, part)
             if neuron is not None:

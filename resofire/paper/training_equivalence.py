@@ -167,11 +167,10 @@ def page(result: dict[str, Any]) -> str:
     seconds, threads, reference = result["median_seconds"], result["threads"], result["losses"]["reference"]
     rows = []
     for backend, label in BACKENDS.items():
-        differences = ("", "")
+        differences = ["", ""]
         if backend != "reference":
-            differences = tuple(
-                f"{each:.2g}" for each in (result["largest_difference"][backend], result["weights_apart"][backend][-1])
-            )
+            apart = (result["largest_difference"][backend], result["weights_apart"][backend][-1])
+            differences = [f"{each:.2g}" for each in apart]
         rows.append((label, f"{1000 * seconds[backend]:,.0f} ms", f"{seconds['reference'] / seconds[backend]:.1f}x",
                      *differences, percent(result["accuracy"][backend][-1])))  # fmt: skip
     few = min(20, result["steps"])

@@ -28,6 +28,7 @@ IMAGE = ClassifierConfig(
 PATHFINDER = ClassifierConfig(
     vocabulary=256, classes=2, features=256, depth=6, neuron=_neuron(0.6), bidirectional=True, dropout=0.05
 )
+FILMS = replace(RETRIEVAL, vocabulary=134, features=128, depth=4)
 PATHX = replace(PATHFINDER, neuron=_neuron(10, tau=100.0))
 
 
@@ -92,14 +93,13 @@ def retrieval_small() -> RunConfig:
 @recipe
 def films() -> RunConfig:
     """Films: are two reviews about the same film? As Retrieval, with four blocks of 128 channels."""
-    model = replace(RETRIEVAL, vocabulary=134, features=128, depth=4)
-    return replace(retrieval(), name="films", task="films", model=model)
+    return replace(retrieval(), name="films", task="films", model=FILMS)
 
 
 @recipe
 def films_small() -> RunConfig:
     """Two blocks of 64 channels, 4,000 steps."""
-    model = replace(films().model, features=64, depth=2)
+    model = replace(FILMS, features=64, depth=2)
     return replace(films(), name="films-small", model=model, steps=4_000, validate_every=1_000)
 
 

@@ -79,9 +79,7 @@ def test_figure(found):
     rates, components, peers = drawn.axes
     shown = sum(len(line.get_xdata()) for line in rates.lines[:-1])
     assert shown == len(found["rates"]["layers"])
-    assert [label.get_text() for label in components.get_yticklabels()] == list(
-        found["energy"]["components"]
-    )
+    assert [label.get_text() for label in components.get_yticklabels()] == list(found["energy"]["components"])
     assert len(peers.patches) == 1 + len(found["peers"])
     for panel in drawn.axes:
         boxes = [text.get_window_extent() for text in [*panel.texts, *panel.get_yticklabels()]]
