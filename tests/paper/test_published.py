@@ -134,7 +134,7 @@ def test_report(tasks):
     ],
 )
 def test_what_the_documentation_says_of_other_costs(costs, over, share, times):
-    """docs/energy.md, "What the numbers do not mean"; the paper's own account keeps to its costs."""
+    """docs/energy.md, "Limits"; the paper's own account keeps to its costs."""
     found = compare_published(costs=costs)
     columns = (
         [each["energy"]["audited_over_float32"] for each in found],
