@@ -69,6 +69,8 @@ def measure(
     if length is not None:
         require_positive("measure", "length", length)
     rates, mean_length = rates_and_length(model, batches)
+    if not rates:
+        raise ValueError(f"measure: the {type(model).__name__} has no layer that fires")
     steps, inputs = float(mean_length if length is None else length), getattr(model.config, "inputs", None)
     counts = count_ops(model, (steps,) if inputs is None else (steps, inputs), rates, fold_norm=fold_norm)
     own, rate = energy(counts, table), sum(rates.values()) / len(rates)
@@ -140,7 +142,7 @@ def _has_norms(model: Any) -> bool:
 def _dynamics(model: Any) -> str:
     """Products per time step of a block's temporal neurons, as a polynomial in its width D."""
     config = getattr(model.config, "neuron", None)
-    if config is None:
+    if config is None or getattr(model.config, "block", None) is not None:
         return "unknown"
 
     def products(width: int, state_size: int) -> float:

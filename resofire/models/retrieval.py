@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +20,18 @@ class RetrievalConfig(EncoderConfig):
 
     classes: int = 2
     """Number of classes."""
-    pairs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_count("RetrievalConfig", "classes", self.classes)
         require_choice("RetrievalConfig", "pool", self.pool, ("mean", "last"))
+
+    def build(self) -> "Retrieval":
+        return Retrieval(self)
+
+    @property
+    def pairs(self) -> bool:
+        return True
 
 
 class Retrieval(Network):

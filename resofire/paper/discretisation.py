@@ -84,7 +84,6 @@ def _errors(delta: float) -> dict[str, float]:
     # The module has stored Δ in float32, in which 0.4/2^i is not exact.
     neuron.get_buffer("delta").fill_(delta)
     traced = neuron.trace(torch.from_numpy(np.stack([_input(time), mean])[:, :, None]))
-    assert traced.r is not None
     smooth, held = torch.complex(traced.u, traced.r)[:, :, 0].numpy()
     # The input's factor is constant, so another one only scales and rotates the whole potential.
     better = (np.exp(delta * gamma) - 1) / (delta * gamma)

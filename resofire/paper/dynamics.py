@@ -40,7 +40,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
         free = (neuron if name == "prf" else LIF(1, tau=TAU, reset="none").double()).trace(current).u.flatten()
         results[name] = {
             "kernel": rounded(kernel, 3),
-            "potential": rounded(traced.u, 3),
+            "potential": rounded(traced.argument + neuron.threshold, 3),
             "spikes": fired.nonzero().flatten().tolist(),
             "spikes_per_train": [int(fired[begin:end].sum()) for begin, end in spans],
             "highest_per_train": [round(float(free[begin:end].max()), 4) for begin, end in spans],

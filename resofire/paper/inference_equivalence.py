@@ -105,7 +105,7 @@ def _drawing() -> dict[str, Any]:
         bias = 0.9 * (bias + fires)
     return {
         "beta": 0.9,
-        "potential": rounded(sequential.u),
+        "potential": rounded(sequential.argument + 1.0),
         "potential_without_reset": rounded(free),
         "threshold": rounded(threshold),
         "sequential": sequential.spikes.flatten().nonzero().flatten().tolist(),

@@ -64,7 +64,7 @@ def _potentials(neuron: LIF | PRF, firsts: list[int | None]) -> tuple[Tensor, Te
             current[row, first] = 1.0
     traced = neuron.trace(current)
     u = traced.u[:, :, 0]
-    return u, torch.zeros_like(u) if traced.r is None else traced.r[:, :, 0]
+    return u, traced.r[:, :, 0] if "r" in traced.states else torch.zeros_like(u)
 
 
 @styled

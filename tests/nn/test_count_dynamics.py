@@ -60,15 +60,12 @@ def test_by_hand(dynamics, states, coefficients, expected):
     assert tuple(counted.values()) == expected
 
 
-def test_prf_and_lif_agree_with_their_dynamics():
-    for neuron, dynamics, states, names in (
-        (PRF(3), prf, "ur", ("re", "im", "gain", "threshold")),
-        (LIF(3), lif, "u", ("beta",)),
-    ):
-        own, counted = neuron.count("n", 7), count_dynamics(dynamics, tuple(states), names)
-        assert own.times == 7
-        assert {kind: getattr(own, kind) for kind in counted} == {kind: 3 * number for kind, number in counted.items()}
-        assert own.state_read == own.state_written == 4 * len(states) * 3
+@pytest.mark.parametrize(
+    "neuron", [PRF(3), PRF(3, reset="soft"), LIF(3), LIF(3, reset="none"), LIF(3, reset="hard", reset_gradient="full")]
+)
+def test_the_counts_of_prf_and_lif_are_those_of_their_dynamics(neuron):
+    assert neuron.count("n", 7) == Neuron.count(neuron, "n", 7)
+    assert neuron.count("n", 7).times == 7
 
 
 class Adaptive(Neuron):
