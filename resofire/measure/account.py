@@ -80,14 +80,12 @@ def measure(
         other = peer_network(model, name, steps, state_size=state_size, rate=rate, fold_norm=fold_norm)
         spent = energy(other, table)
         peers[name] = {
-            "title": TITLES[name],
-            "state_size": None if name == "transformer" else state_size,
+            "title": TITLES[name], "state_size": None if name == "transformer" else state_size,
             "rate": rate if other.per_inference("ac") else None,
-            "dynamics": complexity(name, bidirectional=_bidirectional(model)),
-            "no_nonlinear": other.no_nonlinear,
+            "dynamics": complexity(name, bidirectional=_bidirectional(model)), "no_nonlinear": other.no_nonlinear,
             "no_mac": other.no_mac,
             "energy": {**spent.as_dict(), "times_ours": spent.mj_per_inference / own.mj_per_inference},
-        }
+        }  # fmt: skip
     return {
         "network": _network(model, fold_norm),
         "length": {"value": steps, "sequences": _sequences(model), "unit": "time steps per inference"},

@@ -17,11 +17,9 @@ TITLE = "The cost of a block's dynamics: products per time step"
 STATE, CONTEXT, WIDTHS = 64, 1024, (32, 64, 128, 256, 512, 1024)
 COLUMNS = ("dynamics", "no_nonlinear", "no_mac")
 PAPER = {
-    **dict.fromkeys(("s4", "binary-s4d", "gsu"), ("H² + 2DH", False, False)),
-    "s4d": (None, None, None),
-    "transformer": (None, False, False),
-    "sdtcm": ("5D", True, True),
-}
+    **dict.fromkeys(("s4", "binary-s4d", "gsu"), ("H² + 2DH", False, False)), "s4d": (None, None, None),
+    "transformer": (None, False, False), "sdtcm": ("5D", True, True),
+}  # fmt: skip
 NAMES = {**TITLES, "sdtcm": "SD-TCM with PRF"}
 
 

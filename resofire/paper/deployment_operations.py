@@ -104,12 +104,10 @@ def run(workplace: Workplace) -> dict[str, Any]:
         fired = _fired(dynamics, states, {**constants, "threshold": threshold}, current)
         counted = count_dynamics(dynamics, states, (*constants, "threshold"))
         results[name] = {
-            **{kind: counted[kind] for kind in KINDS},
-            "states": len(states),
-            "pJ": round(sum(FLOAT32.of(kind) * counted[kind] for kind in KINDS), 3),
-            "spikes": int(fired.sum()),
+            **{kind: counted[kind] for kind in KINDS}, "states": len(states),
+            "pJ": round(sum(FLOAT32.of(kind) * counted[kind] for kind in KINDS), 3), "spikes": int(fired.sum()),
             "spikes_differing": int((fired != spikes[same].flatten()).sum()),
-        }
+        }  # fmt: skip
     library = {"prf": PRF(1).count("prf", 1), "lif": LIF(1).count("lif", 1)}
     return {
         "steps": STEPS, "forms": results, "claim": CLAIM, "folded_network": _folded_network(),

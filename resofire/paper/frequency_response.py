@@ -32,12 +32,10 @@ def run(workplace: Workplace) -> dict[str, Any]:
         closed = delta / (1 - math.exp(-delta / HEIGHT_TAU))
         heights.append({"delta": delta, "measured": float(whole), "closed": closed, "paper": HEIGHT_TAU})
     return {
-        "steps": _length(DELTA, 4.0),
-        "delta": DELTA,
-        "omega": rounded(_frequencies()),
+        "steps": _length(DELTA, 4.0), "delta": DELTA, "omega": rounded(_frequencies()),
         "curves": [_curve(theta, tau) for theta, tau in SHOWN],
         "heights": {"theta": HEIGHT_THETA, "tau": HEIGHT_TAU, "rows": heights},
-    }
+    }  # fmt: skip
 
 
 def measured(omega: Tensor, delta: float, theta: float, tau: float) -> tuple[Tensor, Tensor]:
@@ -72,14 +70,10 @@ def _curve(theta: float, tau: float) -> dict[str, Any]:
     fine = torch.linspace(0, 20, 20_001, dtype=torch.float64)
     peaks = closed(fine, DELTA, theta, tau)
     return {
-        "theta": theta,
-        "tau": tau,
-        "whole": rounded(whole, 5),
-        "real": rounded(real, 5),
-        "error": [float((a - b).abs().max()) for a, b in errors],
-        "paper_off": float((whole / paper - 1).abs().max()),
+        "theta": theta, "tau": tau, "whole": rounded(whole, 5), "real": rounded(real, 5),
+        "error": [float((a - b).abs().max()) for a, b in errors], "paper_off": float((whole / paper - 1).abs().max()),
         "peak": [{"omega": round(float(fine[each.argmax()]), 3), "height": float(each.max())} for each in peaks],
-    }
+    }  # fmt: skip
 
 
 def _frequencies() -> Tensor:

@@ -104,13 +104,10 @@ def _drawing() -> dict[str, Any]:
         threshold.append(1 + bias)
         bias = 0.9 * (bias + fires)
     return {
-        "beta": 0.9,
-        "potential": rounded(sequential.argument + 1.0),
-        "potential_without_reset": rounded(free),
-        "threshold": rounded(threshold),
-        "sequential": sequential.spikes.flatten().nonzero().flatten().tolist(),
+        "beta": 0.9, "potential": rounded(sequential.argument + 1.0), "potential_without_reset": rounded(free),
+        "threshold": rounded(threshold), "sequential": sequential.spikes.flatten().nonzero().flatten().tolist(),
         "decoupled": decoupled.flatten().nonzero().flatten().tolist(),
-    }
+    }  # fmt: skip
 
 
 def _seeded(number: int) -> torch.Generator:

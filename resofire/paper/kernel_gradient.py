@@ -42,14 +42,12 @@ def run(workplace: Workplace) -> dict[str, Any]:
     for label, model in models.items():
         kernel = response(_neuron(model), batch.x.shape[1])
         cases[label] = {
-            "beta": CASES[label][0],
-            "theta": sweep.THETAS[CASES[label][1]],
+            "beta": CASES[label][0], "theta": sweep.THETAS[CASES[label][1]],
             "agreement": agreement(model, data.Batch(batch.x[:CHECKED], batch.labels[:CHECKED], None)),
             "kernel": kernel[:WINDOW].tolist(),
             "steps_without_effect": float((kernel.abs() < NEAR * kernel[0]).double().mean()),
-            "own": _inner_products(kernel, trains[label]),
-            "same": _inner_products(kernel, trains["resonate"]),
-        }
+            "own": _inner_products(kernel, trains[label]), "same": _inner_products(kernel, trains["resonate"]),
+        }  # fmt: skip
     return {
         "task": TASK, **trained["fast"][0].scale, "images": len(batch.x),
         "checked": CHECKED, "length": batch.x.shape[1], "near": NEAR, "moves": MOVES, "quantiles": QUANTILES,

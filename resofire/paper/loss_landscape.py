@@ -30,11 +30,8 @@ from .workplace import Trained, Workplace, read_kept
 TITLE = "Loss landscapes on psMNIST: fast, moderate and slow decay, and resonance"
 # Decay, and kind of neuron as in the decay sweep.
 CASES = {
-    "fast": (0.5, "plain"),
-    "moderate": (0.97, "plain"),
-    "slow": (0.999, "plain"),
-    "resonate": (0.999, "oscillating"),
-}
+    "fast": (0.5, "plain"), "moderate": (0.97, "plain"), "slow": (0.999, "plain"), "resonate": (0.999, "oscillating"),
+}  # fmt: skip
 LABELS = {"fast": "fast decay", "moderate": "moderate decay", "slow": "slow decay", "resonate": "resonate"}
 TASK, CHUNK, RADIUS = "psmnist-bitrev", 64, 1.0
 LEVELS = 10
@@ -79,14 +76,10 @@ def run(workplace: Workplace) -> dict[str, Any]:
         surfaces = _kept(done.folder / "landscape.json", model, batches, plan)
         beta, kind = CASES[label]
         cases[label] = {
-            "beta": beta,
-            "theta": sweep.THETAS[kind],
-            "accuracy": done.result["accuracy"],
-            "tested": done.scale["tested"],
-            "trained_loss": surfaces[0][side // 2][side // 2],
-            "surfaces": surfaces,
+            "beta": beta, "theta": sweep.THETAS[kind], "accuracy": done.result["accuracy"],
+            "tested": done.scale["tested"], "trained_loss": surfaces[0][side // 2][side // 2], "surfaces": surfaces,
             "numbers": [smoothness(np.array(surface), 2 * RADIUS / (side - 1)) for surface in surfaces],
-        }
+        }  # fmt: skip
     first, model = next(iter(trained.values()))
     return {
         "task": TASK, **first.scale, "planes": planes, "side": side, "images": images, "radius": RADIUS, "cases": cases,

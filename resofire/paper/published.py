@@ -290,7 +290,7 @@ def report_published(tasks: list[dict[str, Any]]) -> str:
             table(f"Audited at costs {costs}, H = {size}: mJ per inference, and the peers as multiples of it",
                    ["", "mJ", "of float32", "neurons", *tasks[0]["times"]], audits),
             f"Saved, mean over the tasks: {printed:.1f} % by the printed numbers, {audited:.1f} % audited "
-            f"(the paper: {claim} %,\nwhich is 1 less the quotient of its two mean energies).",
+            f"(the paper: {claim} %,\nwhich is 1 minus the quotient of its two mean energies).",
         ]
     )  # fmt: skip
 

@@ -15,11 +15,9 @@ from .workplace import Workplace, finished
 TITLE = "sMNIST and psMNIST: ours, the paper's and the best published"
 # The shipped networks. Their names include all tasks, so they also select the runs.
 NETWORKS = {
-    "smnist": "sMNIST",
-    "psmnist-bitrev": "psMNIST, bitrev",
-    "psmnist-random": "psMNIST, random",
+    "smnist": "sMNIST", "psmnist-bitrev": "psMNIST, bitrev", "psmnist-random": "psMNIST, random",
     "psmnist-random-clock": "psMNIST, random, clock",
-}
+}  # fmt: skip
 # The paper's table: thousands of parameters, then test accuracy in % on sMNIST and psMNIST.
 PAPER: dict[str, tuple[float, float | None, float | None]] = {
     "LIF": (85.1, 72.06, None),

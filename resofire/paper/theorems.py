@@ -29,11 +29,9 @@ DELTAS = (0.05, 0.1, 0.5, 1.0, 2.0)
 def run(workplace: Workplace) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     return {
-        "steps": STEPS,
-        "adaptive_threshold": _adaptive(generator),
-        "without_resonance": _without_resonance(generator),
+        "steps": STEPS, "adaptive_threshold": _adaptive(generator), "without_resonance": _without_resonance(generator),
         "variance": {"tau": TAU, "sigma": SIGMA, "neurons": NOISES, "rows": _variances(generator)},
-    }
+    }  # fmt: skip
 
 
 def _adaptive(generator: torch.Generator) -> list[dict[str, Any]]:
