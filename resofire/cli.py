@@ -65,6 +65,7 @@ def _parse(arguments: list[str]) -> Any:
 
 def _parse_train(arguments: list[str]) -> Train:
     """A recipe gives all defaults, so it must be known before any flag."""
+    from . import paper  # noqa: F401 - registers the recipes of the ablations
     from .recipes import RECIPES
 
     recipe, *flags = arguments or [""]

@@ -24,7 +24,7 @@ ALLOWED = {
     "doctor": {"ops"},
     "commands": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes", "paper", "doctor",
                  "benchmarks"},
-    "cli": {"commands", "recipes"},
+    "cli": {"commands", "recipes", "paper"},
 }  # fmt: skip
 OPTIONAL = {"triton", "nir", "onnx", "onnxruntime"}
 

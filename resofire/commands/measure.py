@@ -68,8 +68,8 @@ class Measure:
         return 0
 
     def _paper(self) -> int:
-        from .. import measure
         from ..atomic import write_atomic
+        from ..paper import published
 
         for field in fields(self):
             if field.name in NOT_FOR_PAPER and getattr(self, field.name) != field.default:
@@ -78,10 +78,10 @@ class Measure:
         if self.out is not None:
             require_writable("measure: --out", self.out / "measure.json")
         try:
-            tasks = measure.compare_published(self.state_size, self.costs)
+            tasks = published.compare_published(self.state_size, self.costs)
         except ValueError as error:
             raise UsageError(f"measure: {str(error).removeprefix('compare_published: ')}") from None
-        print(json.dumps(tasks, indent=2) if self.json else measure.report_published(tasks))
+        print(json.dumps(tasks, indent=2) if self.json else published.report_published(tasks))
         if self.out is not None:
             write_atomic(self.out / "measure.json", (json.dumps(tasks, indent=2) + "\n").encode())
             if not self.json:

@@ -1,21 +1,20 @@
-"""Fire rates, operations and energy of a network, as the paper would publish them and as they are; and its peers'."""
+"""Fire rates, operation counts and energy of a network and of its peers."""
 
-from .account import compare_published, measure, peer_network
+from ..nn.counts import Count, CountError, Counts
+from .account import count_ops, measure, peer_network
 from .costs import COSTS, Costs, Energy, energy
-from .counts import Count, Counts
-from .network import count_ops
 from .peers import PEERS, complexity, peer
 from .rates import fire_rates
-from .report import report, report_published
+from .report import report
 
 __all__ = [
     "COSTS",
     "PEERS",
     "Costs",
     "Count",
+    "CountError",
     "Counts",
     "Energy",
-    "compare_published",
     "complexity",
     "count_ops",
     "energy",
@@ -24,5 +23,4 @@ __all__ = [
     "peer",
     "peer_network",
     "report",
-    "report_published",
 ]

@@ -1,4 +1,4 @@
-"""What an operation costs, as small tables with their source; and the energy of counted operations.
+"""Energy per operation, as small tables with their source, and the energy of counted operations.
 
 M. Horowitz, "Computing's energy problem (and what we can do about it)", ISSCC 2014, figure 1.1.9, 45 nm, 0.9 V, in pJ:
 
@@ -6,22 +6,23 @@ M. Horowitz, "Computing's energy problem (and what we can do about it)", ISSCC 2
     float add 16 bit 0.4, 32 bit 0.9; multiply 16 bit 1.1, 32 bit 3.7
     64 bits from a cache of 8 KB 10, 32 KB 20, 1 MB 100; from DRAM 1,300 to 2,600
 
-It has no comparison and no nonlinear function. A comparison is a subtraction of which the sign is kept: an add. A
-nonlinear function is charged as two MACs, which is what the paper charges a sigmoid: little, so it favours the peers.
+The source lists neither comparisons nor nonlinear functions. A comparison is charged as an addition: a subtraction of
+which the sign is kept. A nonlinear function is charged as two MACs, as the paper does for a sigmoid; that is little,
+and favours the peers.
 """
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..nn.counts import BYTES, OPERATIONS, Count, Counts
 from ..ops.registry import nearest
-from .counts import BYTES, OPERATIONS, Count, Counts
 
 PER_WORD = 8  # bytes: memory is charged by 64 bits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """pJ for each operation, and for each byte of weights, state and activations."""
+    """A cost table: pJ per operation, and per byte of weights, state and activations."""
 
     name: str
     source: str
@@ -41,7 +42,7 @@ class Costs:
                 raise ValueError(f"Costs: {name} must be a number of at least 0, got {value!r}")
 
     def of(self, kind: str) -> float:
-        """pJ for one operation or one byte of a kind, by its name in `Count`."""
+        """Return pJ per operation or byte of a kind, by its name in `Count`."""
         return float(getattr(self, kind if kind in OPERATIONS else f"{kind.split('_')[0]}_byte"))
 
 
@@ -53,8 +54,8 @@ def _arithmetic(name: str, source: str, multiply: float, add: float) -> Costs:
 
 FLOAT32 = _arithmetic("float32", "float32 arithmetic, no memory; the paper's table", 3.7, 0.9)
 FLOAT16 = _arithmetic("float16", "float16 arithmetic, no memory", 1.1, 0.4)
-# Weights of 8 bits, sums and states of 32: a MAC is an 8-bit product and a 32-bit sum. Elementwise products, on
-# states, are of 32 bits; those of a peer's state matrices are charged as 8-bit MACs as well, which favours the peer.
+# 8-bit weights, 32-bit sums and states: a MAC is an 8-bit product and a 32-bit addition. Elementwise products, on
+# states, have 32 bits; a peer's state matrices are charged as 8-bit MACs as well, which favours the peer.
 INT8 = replace(
     _arithmetic("int8", "8-bit weights, 32-bit sums and states, no memory", 3.1, 0.1), mac=0.3, nonlinear=0.6
 )
@@ -71,7 +72,7 @@ COSTS = {table.name: table for table in (FLOAT32, FLOAT16, INT8, SRAM, DRAM)}
 
 @dataclass(frozen=True)
 class Energy:
-    """pJ per inference of each component, and over how many time steps that is."""
+    """pJ per inference by component, and the time steps of an inference."""
 
     steps: float
     components: dict[str, float]
@@ -96,16 +97,24 @@ class Energy:
 
 
 def energy(counts: Counts, costs: Costs | str = FLOAT32) -> Energy:
-    """The energy of a network's counted operations and bytes under a table of costs, or the name of one."""
+    """Compute the energy of counted operations and bytes.
+
+    Args:
+        counts: As `count_ops` or `peer` return them.
+        costs: A cost table, or the name of one in COSTS.
+
+    Raises:
+        ValueError: There is no table of this name.
+    """
     table = find_costs("energy", costs)
-    found = dict.fromkeys(counts.components(), 0.0)
+    components = dict.fromkeys(counts.components(), 0.0)
     for part in counts:
-        found[part.component] += float(part.times) * _once(part, table)
-    return Energy(float(counts.steps), found)
+        components[part.component] += float(part.times) * _once(part, table)
+    return Energy(float(counts.steps), components)
 
 
 def find_costs(owner: str, costs: Costs | str) -> Costs:
-    """A table, or the one of this name."""
+    """Return a cost table by itself or by name."""
     if isinstance(costs, Costs):
         return costs
     if costs not in COSTS:

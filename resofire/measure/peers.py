@@ -1,21 +1,21 @@
-"""The networks to compare with, counted in the same kinds: the paper's formulas for S4, Binary S4D and GSU; a diagonal
-S4 and a Transformer block, which are ours.
+"""Networks to compare with, counted in the same kinds: the paper's formulas for S4, Binary S4D and GSU; a diagonal S4
+and a Transformer block of our own.
 
 Per time step, D channels, H state size, R the fire rate of the layer that feeds the Linears, C the tokens attended to:
 
     s4            A u + B x: H² + DH MACs; C u: HD; D x: D²; two Linears: 2D²; a sigmoid: D nonlinear; a gate: D
                   products
-    binary-s4d    the same, but the Linears see spikes (2 R D² accumulates) and H() is D comparisons
-    gsu           the same as s4, but one of each pair in the Linears is ternary: 2 R D² accumulates
-    s4d           D channels with H/2 complex states each, as the method is run step by step in truth: 6 MACs and 2
-                  products a state (rotate, add B x, read C u), D x: D MACs; the rest as s4
-    transformer   Q, K, V and output: 4D² MACs; Q K^T and A V: CD each; softmax in each head: C comparisons (maximum),
-                  2C additions, C exponentials, a reciprocal, which multiplies the D outputs; MLP: 8D² MACs, 4D GELUs;
-                  two layer norms of D MACs, 3D additions, 2D products and a root. C is the length if it looks both
-                  ways, else (length + 1) / 2
+    binary-s4d    as s4, but the Linears receive spikes (2 R D² accumulates), and the spike is D comparisons
+    gsu           as s4, but one of each pair in the Linears is ternary: 2 R D² accumulates
+    s4d           D channels with H/2 complex states each, as S4D is run step by step: 6 MACs and 2 products per state
+                  (rotate, add B x, read C u), D x: D MACs; the rest as s4
+    transformer   Q, K, V and output: 4D² MACs; Q K^T and A V: CD each; softmax per head: C comparisons (maximum),
+                  2C additions, C exponentials, and a reciprocal that multiplies the D outputs; MLP: 8D² MACs, 4D GELUs;
+                  two layer norms of D MACs, 3D additions, 2D products and a root. C is the length if bidirectional,
+                  else (length + 1) / 2
 
-Biases begin the sums. All but the transformer, which has its own, get a batch norm where the network they are compared
-with has one, and one shortcut of D additions. Both ways: the state space (all of A, B, C) is there twice.
+Sums start at the biases. All but the transformer, which has its own norms, get a batch norm where the network they are
+compared with has one, and one shortcut of D additions. Bidirectional: the state space (all of A, B, C) exists twice.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..nn.counts import NUMBER, Count, Counts, count_norm, count_residual, joined, require_positive, require_rate
 from ..ops.registry import nearest
-from .counts import NUMBER, Count, Counts, joined, require_positive, require_rate, require_widths
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a peer's block stands."""
+    """What a peer's block depends on besides its width."""
 
-    steps: float  # of one inference
-    context: float  # tokens that attention looks at from a step, on average
+    steps: float  # per inference
+    context: float  # tokens attended to per step, on average
     state_size: int
     rate: float
     directions: int
@@ -76,7 +76,7 @@ def transformer(width: int, name: str, site: Site) -> list[Count]:
         *norms,
         part("projections", "token linear", mac=4 * width**2, weights_read=NUMBER * 4 * width * (width + 1),
              activations_read=NUMBER * 2 * width, activations_written=NUMBER * 4 * width),
-        # Keys and values of the tokens so far are the state: read as a whole at each step, one of each written.
+        # The state: keys and values of the tokens so far, all read at each step, one of each written.
         part("attention", "attention", mac=2 * context * width, state_read=NUMBER * 2 * context * width,
              state_written=NUMBER * 2 * width, activations_read=NUMBER * width, activations_written=NUMBER * width),
         part("softmax", "softmax", compare=heads * context, add=2 * heads * context, multiply=width,
@@ -85,7 +85,7 @@ def transformer(width: int, name: str, site: Site) -> list[Count]:
         part("mlp", "channel linear", mac=8 * width**2, nonlinear=4 * width,
              weights_read=NUMBER * (8 * width + 5) * width, activations_read=NUMBER * 5 * width,
              activations_written=NUMBER * 5 * width),
-        *(_residual(width, f"{name}.shortcut{i}", site) for i in range(2)),
+        *(count_residual(f"{name}.shortcut{i}", width, site.steps) for i in range(2)),
     ]  # fmt: skip
 
 
@@ -93,28 +93,32 @@ PEERS: dict[str, Callable[[int, str, Site], list[Count]]] = {
     "s4": s4, "binary-s4d": binary_s4d, "gsu": gsu, "s4d": s4d, "transformer": transformer
 }  # fmt: skip
 TITLES = {
-    "s4": "S4-LegS",
-    "binary-s4d": "Binary S4D",
-    "gsu": "GSU",
-    "s4d": "S4D (diagonal)",
-    "transformer": "Transformer",
-}
+    "s4": "S4-LegS", "binary-s4d": "Binary S4D", "gsu": "GSU", "s4d": "S4D (diagonal)", "transformer": "Transformer",
+}  # fmt: skip
 
 
 def peer(
     name: str, widths: tuple[int, ...], length: float, *, state_size: int = 64, rate: float = 0.0,
     bidirectional: bool = False, norm: bool = True, sequences: int = 1,
 ) -> Counts:  # fmt: skip
-    """The blocks of a peer, for inferences of `length` time steps.
+    """Count the blocks of a peer.
 
-    name          one of PEERS
-    widths        the channels of each block: (128,) * 6 is six of 128
-    state_size    H; even for s4d, whose states are complex
-    rate          R, the fire rate of peers that spike
-    sequences     into how many equal ones the time steps of an inference are divided: no attention from one to another
+    Args:
+        name: One of PEERS.
+        widths: Channels of each block: (128,) * 6 is six blocks of 128.
+        length: Time steps per inference.
+        state_size: H; even for s4d, whose states are complex.
+        rate: R, the fire rate of peers that spike.
+        bidirectional: Whether the state space exists twice, or attention sees the whole sequence.
+        norm: Whether each block has a batch norm.
+        sequences: Number of equal sequences that the time steps belong to; attention stays within one.
+
+    Raises:
+        ValueError: An argument is out of range.
     """
     require_peers("peer", (name,))
-    require_widths("peer", widths)
+    if not isinstance(widths, tuple) or not widths or any(type(width) is not int or width < 1 for width in widths):
+        raise ValueError(f"peer: widths must be a tuple of positive integers, one a block, got {widths!r}")
     require_rate("peer", "rate", rate)
     require_state_size("peer", state_size, (name,))
     for each, value in (("length", length), ("sequences", sequences)):
@@ -135,7 +139,6 @@ def require_peers(owner: str, names: tuple[str, ...]) -> None:
 
 
 def require_state_size(owner: str, state_size: int, names: tuple[str, ...]) -> None:
-    """H for these peers."""
     if not isinstance(state_size, int) or isinstance(state_size, bool) or state_size < 1:
         raise ValueError(f"{owner}: state_size must be a positive integer, got {state_size!r}")
     if "s4d" in names and state_size % 2:
@@ -144,7 +147,7 @@ def require_state_size(owner: str, state_size: int, names: tuple[str, ...]) -> N
 
 
 def law(products: Callable[[int, int], float], other: str = "H") -> str:
-    """A number of products as a polynomial in D and another size, found from its values: H² + 2DH."""
+    """Write a number of products as a polynomial in D and another size, fitted to its values: H² + 2DH."""
     terms: dict[str, Callable[[int, int], int]] = {
         f"{other}²": lambda d, h: h * h, "D²": lambda d, h: d * d, "".join(sorted(f"D{other}")): lambda d, h: d * h,
         "D": lambda d, h: d, other: lambda d, h: h,
@@ -152,22 +155,22 @@ def law(products: Callable[[int, int], float], other: str = "H") -> str:
     points = [(d, h) for d in (1, 2, 3, 5) for h in (2, 4, 6)]
     matrix = np.array([[term(*point) for term in terms.values()] for point in points], float)
     values = np.array([products(*point) for point in points])
-    found = np.linalg.lstsq(matrix, values, rcond=None)[0]
-    if not np.allclose(matrix @ found, values):
+    factors = np.linalg.lstsq(matrix, values, rcond=None)[0]
+    if not np.allclose(matrix @ factors, values):
         return f"no polynomial of D and {other}"
-    kept = [(name, float(factor)) for name, factor in zip(terms, found, strict=True) if abs(factor) > 1e-9]
+    kept = [(name, float(factor)) for name, factor in zip(terms, factors, strict=True) if abs(factor) > 1e-9]
     return " + ".join(name if abs(factor - 1) < 1e-9 else f"{factor:.6g}{name}" for name, factor in kept)
 
 
 def complexity(name: str, *, bidirectional: bool = False) -> str:
-    """What a peer's dynamics (state and read-out) multiply in a time step, in D and H; attention's in D and C."""
+    """Return the products per time step of a peer's state and read-out in D and H; attention's in D and C."""
 
     def products(block: Counts) -> float:
         dynamics = block.only("state space", "attention")
         return dynamics.per_step("mac") + dynamics.per_step("multiply")
 
     if name == "transformer":
-        # Looking both ways, C is the length.
+        # Bidirectional, so that C is the length.
         return law(lambda width, context: products(peer(name, (width,), context, bidirectional=True)), "C")
     return law(lambda width, size: products(peer(name, (width,), 1, state_size=size, bidirectional=bidirectional)))
 
@@ -206,15 +209,5 @@ def _rest(width: int, name: str, site: Site) -> list[Count]:
         layer=f"{name}.gate", component="gate", times=site.steps, nonlinear=width, multiply=width,
         activations_read=NUMBER * 2 * width, activations_written=NUMBER * width,
     )  # fmt: skip
-    if not site.norm:
-        return [gate, _residual(width, f"{name}.shortcut", site)]
-    norm = Count(
-        layer=f"{name}.norm", component="norm", times=site.steps, multiply=width, add=width,
-        weights_read=NUMBER * 2 * width, activations_read=NUMBER * width, activations_written=NUMBER * width,
-    )  # fmt: skip
-    return [gate, _residual(width, f"{name}.shortcut", site), norm]
-
-
-def _residual(width: int, layer: str, site: Site) -> Count:
-    return Count(layer=layer, component="residual", times=site.steps, add=width, activations_read=NUMBER * 2 * width,
-                 activations_written=NUMBER * width)  # fmt: skip
+    shortcut = count_residual(f"{name}.shortcut", width, site.steps)
+    return [gate, shortcut, *([count_norm(f"{name}.norm", width, site.steps)] if site.norm else [])]

@@ -1,19 +1,16 @@
-"""How often each layer fires on data: the one number that a spiking network's work depends on."""
+"""How often each layer fires on data: the one measured number that the work of a spiking network depends on."""
 
 from collections.abc import Iterable
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..models import Classifier, Feedforward, Retrieval
 from ..nn import fire_rates as watch
-
-Model = Classifier | Feedforward | Retrieval
 
 
 class Batch(Protocol):
-    """What `resofire.data` gives, or any tuple with these names."""
+    """What `resofire.data` yields, or any tuple with these names."""
 
     @property
     def x(self) -> Tensor: ...
@@ -21,40 +18,48 @@ class Batch(Protocol):
     def cu_seqlens(self) -> Tensor | None: ...
 
 
-def fire_rates(model: Model, batches: Iterable[Batch]) -> dict[str, float]:
-    """Spikes per neuron and time step of each layer, over all time steps: a long sequence counts more."""
-    return walk(model, batches)[0]
+def fire_rates(model: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
+    """Measure the fire rate of each layer.
+
+    Args:
+        model: A network; it runs in evaluation mode and is left as it was.
+        batches: As `resofire.data` yields them.
+
+    Returns:
+        Spikes per neuron and time step by layer name, over all time steps: a long sequence counts more.
+
+    Raises:
+        ValueError: The batches are empty or hold NaN or infinity.
+    """
+    return rates_and_length(model, batches)[0]
 
 
 @torch.no_grad()
-def walk(model: Model, batches: Iterable[Batch]) -> tuple[dict[str, float], float]:
-    """The fire rates, and how many time steps an inference had on average: both documents of a pair together."""
-    require_network("fire_rates", model)
+def rates_and_length(model: nn.Module, batches: Iterable[Batch]) -> tuple[dict[str, float], float]:
+    """Return the fire rates and the mean number of time steps per inference, both documents of a pair together."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"fire_rates: model must be a module, got {type(model).__name__}")
+    pairs = getattr(getattr(model, "config", None), "pairs", False)
     modes = [(module, module.training) for module in model.modules()]
-    device = next(model.parameters()).device
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     steps = inferences = 0
     model.eval()
     try:
         with watch(model) as rates:
             for number, batch in enumerate(batches):
-                # A neuron that is fed NaN is silent, which would pass for a low rate.
+                # A neuron that receives NaN is silent, which would pass for a low rate.
                 if not torch.isfinite(batch.x).all():
                     raise ValueError(f"fire_rates: batches must hold finite numbers, got NaN or infinity in {number}")
                 bounds = None if batch.cu_seqlens is None else batch.cu_seqlens.to(device)
                 model(batch.x.to(device), cu_seqlens=bounds)
-                held, count = _sizes(batch, isinstance(model, Retrieval))
-                steps, inferences = steps + held, inferences + count
+                batch_steps, batch_inferences = _sizes(batch, pairs)
+                steps, inferences = steps + batch_steps, inferences + batch_inferences
     finally:
         for module, mode in modes:
             module.training = mode
     if steps == 0:
         raise ValueError(f"fire_rates: batches must hold at least one time step, got {inferences} sequences")
     return rates.as_dict(), steps / inferences
-
-
-def require_network(owner: str, model: object) -> None:
-    if not isinstance(model, Model):
-        raise ValueError(f"{owner}: model must be a Classifier, Retrieval or Feedforward, got {type(model).__name__}")
 
 
 def _sizes(batch: Batch, pairs: bool) -> tuple[int, int]:

@@ -1,9 +1,11 @@
 """The classifier of sequences: an encoder and a Linear head."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from ..nn.counts import Count, count_dense
 from ..nn.folded import Folded, to_array
 from .config import EncoderConfig, require_count
 from .encoder import Encoder
@@ -64,3 +66,19 @@ class Classifier(Network):
     def fold(self, floor: float) -> Folded:
         """The network as arrays; `resofire.deploy.fold` calls it, see `resofire.nn.folded`."""
         return self.encoder.fold(floor, to_array(self.head.weight), to_array(self.head.bias))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Channels of each block."""
+        return (self.config.features,) * self.config.depth
+
+    def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
+        """Count all parts, see `resofire.measure.count_ops`."""
+        before, *after = self.count_frame(steps, fold_norm=fold_norm)
+        return [before, *self.encoder.count(steps, rates, fold_norm=fold_norm), *after]
+
+    def count_frame(self, steps: float, *, fold_norm: bool = False) -> list[Count]:
+        """Count everything but the blocks: input layer, pool, last norm, head. A peer of equal size has the same."""
+        head = count_dense(self.head, "head", "head", steps if self.config.pool == "none" else 1)
+        readout = self.encoder.count_readout(steps, 1, fold_norm=fold_norm)
+        return [self.encoder.count_input(steps), *readout, head]

@@ -1,11 +1,13 @@
 """From a sequence to one vector: input layer, SD-TCM blocks, last norm, pool. The networks put a head on it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
+from ..nn.counts import Count, count_dense, count_norm, count_pool, require_counting
 from ..nn.folded import Array, Folded, Layer, fold_method, norm_affine, to_array
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
@@ -117,6 +119,26 @@ class Encoder(nn.Module):
             head=(head * c).T.copy(),
             bias=bias + head @ d,
         )
+
+    def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
+        """Count the blocks; `count_input` and `count_readout` count what is before and behind them."""
+        parts = []
+        for number, block in enumerate(self.blocks):
+            name = f"encoder.blocks.{number}"
+            parts += require_counting(block, name).count(name, steps, rates, fold_norm=fold_norm)
+        return parts
+
+    def count_input(self, steps: float) -> Count:
+        return count_dense(self.input, "encoder.input", "encoder", steps)
+
+    def count_readout(self, steps: float, vectors: int, *, fold_norm: bool = False) -> list[Count]:
+        """Count the pool and the last norm, for `vectors` sequences per inference."""
+        features, pool = self.config.features, self.config.pool
+        parts = count_pool(pool, features, steps, vectors)
+        if self.norm is not None and not fold_norm:
+            # "mean" and "last" leave one vector per sequence, and the norm is applied to that.
+            parts.append(count_norm("encoder.norm", features, steps if pool == "none" else vectors))
+        return parts
 
 
 def build_block(config: EncoderConfig) -> nn.Module:

@@ -1,6 +1,7 @@
 """The plain spiking network: Linear, neuron, Linear, neuron, …, Linear. No norm, no shortcut."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..nn import SpikeLinear
+from ..nn.counts import Count, count_dense, count_pool, count_synapses, rate_of, require_counting
 from ..nn.folded import Folded, Layer, fold_method, to_array, weight_rows
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
@@ -138,3 +140,37 @@ class Feedforward(Network):
             head=np.eye(len(biases[-1])),
             bias=biases[-1],
         )
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Neurons of each layer."""
+        return self.config.sizes[1:-1]
+
+    def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
+        """Count all parts, see `resofire.measure.count_ops`. There are no norms to fold."""
+        parts = [count_dense(self.linears[0], "linears.0", "encoder", steps)]
+        for number, neuron in enumerate(self.neurons):
+            active = rate_of(rates, f"neurons.{number}") * self.widths[number]
+            parts.append(require_counting(neuron, f"neurons.{number}").count(f"neurons.{number}", steps))
+            following, name = self.linears[number + 1], f"linears.{number + 1}"
+            if number + 1 < len(self.neurons):
+                parts.append(count_synapses(following, name, "token linear", active, steps))
+            elif self.config.pool == "mean":
+                parts += count_pool("mean", self.widths[-1], steps, 1, active)
+                parts.append(count_dense(following, name, "head", 1))
+            else:
+                # With pool "last" the mean rate stands in for that of the last step, which is not known by itself.
+                parts.append(count_synapses(following, name, "head", active, self._head_times(steps)))
+        return parts
+
+    def count_frame(self, steps: float, *, fold_norm: bool = False) -> list[Count]:
+        """Count input layer, pool and head around blocks that return real values, as a peer of equal size has them."""
+        last = len(self.linears) - 1
+        return [
+            count_dense(self.linears[0], "linears.0", "encoder", steps),
+            *count_pool(self.config.pool, self.widths[-1], steps, 1),
+            count_dense(self.linears[last], f"linears.{last}", "head", self._head_times(steps)),
+        ]
+
+    def _head_times(self, steps: float) -> float:
+        return steps if self.config.pool == "none" else 1

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..ops import ATan, LIFState, Surrogate, explain, lif, lif_step
 from ..ops.lif import RESETS
 from .config import NeuronConfig, settings_of
+from .counts import Count, count_neuron
 from .folded import Array, Neurons, temporal, to_array
 from .neuron import Neuron, in_full, require_above, require_settings, sample, show_range
 
@@ -141,3 +142,8 @@ class LIF(Neuron, config_class=LIFConfig):
         beta = to_array(self.beta())
         zero, one = np.zeros_like(beta), np.ones_like(beta)
         return temporal("lif", phi_re=beta, phi_im=zero, gain=one, threshold=self.threshold, reset=self.reset, a=a, b=b)
+
+    def count(self, name: str, steps: float) -> Count:
+        """Count the plain equation of `resofire.ops.lif`; a soft reset is one addition more, whatever the spike."""
+        operations = {"multiply": 1, "add": 1 + (self.reset == "soft"), "compare": 1}
+        return count_neuron(name, self.features, steps, operations, coefficients=1, states=1)

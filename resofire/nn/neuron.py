@@ -18,6 +18,7 @@ from ..ops import ATan, Surrogate, equation
 from ..ops.checks import require_choice, require_real, require_surrogate
 from ..ops.registry import names
 from .config import Configurable
+from .counts import Count, CountError, count_dynamics, count_neuron
 from .firing import Firing
 
 
@@ -165,6 +166,25 @@ class Neuron(Firing, Configurable):
         """The quantity that `_keep_log` keeps."""
         log = self._parameters.get(f"log_{name}")
         return in_full(self.get_buffer(name)) if log is None else in_full(log).exp()
+
+    def count(self, name: str, steps: float) -> Count:
+        """Count the operations of `steps` time steps, found by running `dynamics` once.
+
+        Args:
+            name: The layer's name in its network.
+            steps: Time steps per inference.
+
+        Raises:
+            CountError: The neuron has no `dynamics`, or it uses an operation whose cost is not known.
+        """
+        if type(self).dynamics is Neuron.dynamics:
+            kind = type(self).__name__
+            raise CountError(f"count_ops: the {kind} at {name} has neither `dynamics` nor its own `count`")
+        coefficients = self.coefficients()
+        operations = count_dynamics(self.dynamics, self.states, coefficients)
+        # What all channels share stays in a register.
+        read = sum(each.dim() > 0 for each in coefficients.values())
+        return count_neuron(name, self.features, steps, operations, coefficients=read, states=len(self.states))
 
 
 @lru_cache(maxsize=256)

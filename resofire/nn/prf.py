@@ -11,6 +11,7 @@ from ..ops import ATan, PRFState, Surrogate, explain, prf, prf_coefficients, prf
 from ..ops.checks import require_choice
 from ..ops.prf import RESETS
 from .config import NeuronConfig, settings_of
+from .counts import Count, count_neuron
 from .folded import Array, Neurons, temporal, to_array
 from .neuron import Neuron, require_above, require_settings, sample, show_range
 
@@ -196,3 +197,8 @@ class PRF(Neuron, config_class=PRFConfig):
         return temporal(
             "prf", phi_re=phi_re, phi_im=phi_im, gain=gain, threshold=self.threshold, reset=self.reset, a=a, b=b
         )
+
+    def count(self, name: str, steps: float) -> Count:
+        """Count the plain equation of `resofire.ops.prf`; a soft reset is one addition more, whatever the spike."""
+        operations = {"multiply": 5, "add": 3 + (self.reset == "soft"), "compare": 1}
+        return count_neuron(name, self.features, steps, operations, coefficients=3, states=2)

@@ -11,7 +11,7 @@ sequence from its end, S = [TN, TN reversed] has 2D channels and W is [D, 2D].
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..ops import ATan, Surrogate
 from ..ops import sdtcm as fused
 from ..ops.checks import checks_finite, require_choice, require_floating, sequence_count
 from .config import NeuronConfig
+from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_synapses, rate_of, require_counting
 from .folded import Array, Layer, fold_method, norm_affine, spatial, to_array, weight_rows
 from .lif import LIF
 from .neuron import autocast_on, zero_state
@@ -281,6 +282,38 @@ class SDTCM(nn.Module):
                 clear = c == 0
                 c = np.where(clear, 1.0, c)
         return [token, Layer((looking,), rows, clear=clear)], c, d
+
+    def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
+        """Count the parts of the block.
+
+        Bidirectional: two neurons, whose spikes one Linear of 2D inputs reads. The size α of spikes is part of the
+        weights behind them.
+
+        Args:
+            name: The block's name in its network.
+            steps: Time steps per inference.
+            rates: Fire rate of each neuron layer by its name in the network.
+            fold_norm: Count the norm as part of its neighbours, that is, not at all.
+        """
+        features = self.features
+        norm = [] if self.norm is None or fold_norm else [count_norm(f"{name}.norm", features, steps)]
+        parts = list(norm) if self.prenorm else []
+        active: float = 0
+        for part in ("token_neuron", "token_neuron_reverse"):
+            neuron = getattr(self, part)
+            if neuron is not None:
+                parts.append(require_counting(neuron, f"{name}.{part}").count(f"{name}.{part}", steps))
+                active += rate_of(rates, f"{name}.{part}") * features
+        seen = rate_of(rates, f"{name}.channel_neuron") * features
+        parts += [
+            count_synapses(self.token_linear, f"{name}.token_linear", "token linear", active, steps),
+            count_residual(f"{name}.token_shortcut", features, steps),
+            Count(layer=f"{name}.channel_neuron", component="spatial neuron", times=steps, compare=features,
+                  activations_read=NUMBER * features, activations_written=SPIKE * features),
+            count_synapses(self.channel_linear, f"{name}.channel_linear", "channel linear", seen, steps),
+            count_residual(f"{name}.channel_shortcut", features, steps),
+        ]  # fmt: skip
+        return parts if self.prenorm else [*parts, *norm]
 
 
 def require_share(owner: str, name: str, value: float) -> None:

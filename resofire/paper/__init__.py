@@ -1,13 +1,15 @@
-"""Every table, figure and theorem of the paper, one file each, ours beside the paper's.
+"""The paper reproduced: every table, figure and theorem, one file each, ours beside the paper's.
 
-A file of this package that is in NAMES has
+Each module in NAMES has
 
-TITLE          one line: what it shows
-run            from a `Workplace` (budget, data, where trainings are kept) to a result that JSON can hold
-draw           from such a result to its figure
-page           from such a result to Markdown: what came out, what the paper says, what differs
+TITLE    one line: what it shows
+run      `Workplace` (budget, data, folder for trainings) -> result, a dict for JSON
+draw     result -> figure
+page     result -> Markdown: our numbers, the paper's, and the differences
 
-Drawing and writing take the result alone, so they can be done again from NAME.json without running anything.
+`draw` and `page` depend on the result alone: `write` renders a page from its NAME.json without running anything.
+
+Importing this package registers the recipes of the ablations. `published` is the paper's energy account.
 """
 
 import importlib
@@ -17,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import write_atomic
-from ..plot import save
-from .workplace import Workplace
+from . import recipes
 
 NAMES = (
     "problem", "dynamics", "theorems", "discretisation", "frequency-response", "inference-equivalence",
@@ -26,14 +27,32 @@ NAMES = (
     "theta-ranges", "amplitude", "sequential-mnist", "long-range-arena", "complexity", "energy", "fire-rates",
     "deployment-operations",
 )  # fmt: skip
+__all__ = ["NAMES", "recipes", "reproduce", "title", "write"]
 
 
 def title(name: str) -> str:
+    """Return the title of a page."""
     return _module(name).TITLE
 
 
 def reproduce(name: str, out: Path, minutes: float, data_dir: Path | None = None, runs: Path | None = None) -> Path:
-    """Runs one at a budget of minutes; writes NAME.json, its figure and its page into `out`, and gives the page."""
+    """Run one experiment and write NAME.json, its figure and its page.
+
+    Args:
+        name: One of NAMES.
+        out: Folder for the results.
+        minutes: Budget; trainings are cut to fit.
+        data_dir: Folder of the data sets' files.
+        runs: Folder for trainings, which are resumed.
+
+    Returns:
+        The page.
+
+    Raises:
+        ValueError: The name or the budget is invalid.
+    """
+    from .workplace import Workplace
+
     if name not in NAMES:
         raise ValueError(f"reproduce: name must be one of {', '.join(NAMES)}, got {name!r}")
     if not 0 < minutes < math.inf:
@@ -46,7 +65,9 @@ def reproduce(name: str, out: Path, minutes: float, data_dir: Path | None = None
 
 
 def write(name: str, out: Path) -> Path:
-    """The figure and the page of a result that is there, and the index of all that are."""
+    """Render the figure and the page of an existing NAME.json, and the index of all pages; return the page."""
+    from ..plot import save
+
     module, result = _module(name), json.loads((out / f"{name}.json").read_text())
     save(module.draw(result), out / name)
     page = out / f"{name}.md"
@@ -56,22 +77,17 @@ def write(name: str, out: Path) -> Path:
 
 
 def _page(name: str, heading: str, body: str, result: dict[str, Any]) -> str:
-    command = f"resofire reproduce {name} --budget {result['budget_minutes']:g}"
-    made = f"Made by `{command}`; all figures are in [{name}.json]({name}.json)."
+    command = f"resofire paper {name} --budget {result['budget_minutes']:g}"
+    made = f"Made by `{command}`; all numbers are in [{name}.json]({name}.json)."
     return f"# {heading}\n\n![{heading}]({name}.png)\n\n{body.strip()}\n\n{made}\n"
 
 
 def _index(out: Path) -> str:
-    done = [f"| [{name}]({name}.md) | {title(name)} |" for name in NAMES if (out / f"{name}.md").exists()]
-    rest = [f"`{name}`" for name in NAMES if not (out / f"{name}.md").exists()]
-    text = "# The paper, done again\n\nOne page each: ours beside the paper's, and what differs.\n\n"
-    return (
-        text
-        + "| page | what |\n|---|---|\n"
-        + "\n".join(done)
-        + "\n"
-        + (f"\nNot run yet: {', '.join(rest)}.\n" if rest else "")
-    )
+    done = [f"| [{name}]({name}.md) | {title(name)} |\n" for name in NAMES if (out / f"{name}.md").exists()]
+    missing = ", ".join(f"`{name}`" for name in NAMES if not (out / f"{name}.md").exists())
+    head = "# The paper, reproduced\n\nOne page each: our result, the paper's, and the differences.\n\n"
+    head += "| page | content |\n|---|---|\n"
+    return head + "".join(done) + (f"\nNot run yet: {missing}.\n" if missing else "")
 
 
 def _module(name: str) -> Any:

@@ -6,23 +6,20 @@ import torch
 from matplotlib.figure import Figure
 
 from ..measure import PEERS, complexity, count_ops, peer
-from ..measure.network import count_neuron
 from ..measure.peers import TITLES, law
 from ..models import ClassifierConfig, build
 from ..nn import PRF
 from ..plot import figure, lines, styled
+from .pages import table
 from .workplace import Workplace
 
-TITLE = "What the dynamics of a block cost: products per time step"
+TITLE = "The cost of a block's dynamics: products per time step"
 STATE, CONTEXT, WIDTHS = 64, 1024, (32, 64, 128, 256, 512, 1024)
+COLUMNS = ("dynamics", "no_nonlinear", "no_mac")
 PAPER = {
-    "s4": ("H² + 2DH", False, False),
-    "binary-s4d": ("H² + 2DH", False, False),
-    "gsu": ("H² + 2DH", False, False),
-    "s4d": (None, None, None),
-    "transformer": (None, False, False),
-    "sdtcm": ("5D", True, True),
-}
+    **dict.fromkeys(("s4", "binary-s4d", "gsu"), ("H² + 2DH", False, False)), "s4d": (None, None, None),
+    "transformer": (None, False, False), "sdtcm": ("5D", True, True),
+}  # fmt: skip
 NAMES = {**TITLES, "sdtcm": "SD-TCM with PRF"}
 
 
@@ -34,28 +31,22 @@ def run(workplace: Workplace) -> dict[str, Any]:
             "dynamics": complexity(name), "no_nonlinear": block.no_nonlinear, "no_mac": block.no_mac,
             "products": [_products(name, width) for width in WIDTHS],
         }  # fmt: skip
-    # Shapes are enough to count: no weight needs to exist.
+    # Only shapes are counted, so no weights are needed.
     with torch.device("meta"):
         model = build(ClassifierConfig(inputs=1, classes=10, features=128, depth=1))
-        neurons = [count_neuron(PRF(width), "prf", 1).multiply for width in WIDTHS]
-        dynamics = law(lambda width, _: count_neuron(PRF(width), "prf", 1).multiply)
+        neurons = [PRF(width).count("prf", 1).multiply for width in WIDTHS]
+        dynamics = law(lambda width, _: PRF(width).count("prf", 1).multiply)
     names = ("encoder.blocks.0.token_neuron", "encoder.blocks.0.channel_neuron")
     counts = count_ops(model, (CONTEXT, 1), dict.fromkeys(names, 0.05))
-    outside = counts.only("encoder", "head")
+    outside = counts.only("encoder", "head").per_inference("mac")
     rows["sdtcm"] = {
         "dynamics": dynamics, "no_nonlinear": counts.no_nonlinear, "no_mac": counts.no_mac, "products": neurons,
     }  # fmt: skip
     return {
-        "state_size": STATE,
-        "context": CONTEXT,
-        "widths": WIDTHS,
-        "rows": rows,
-        "paper": {
-            name: dict(zip(("dynamics", "no_nonlinear", "no_mac"), each, strict=True)) for name, each in PAPER.items()
-        },
-        "macs_outside_blocks": outside.per_inference("mac"),
-        "share_outside_blocks": outside.per_inference("mac") / counts.per_inference("ac"),
-    }
+        "state_size": STATE, "context": CONTEXT, "widths": WIDTHS, "rows": rows,
+        "paper": {name: dict(zip(COLUMNS, each, strict=True)) for name, each in PAPER.items()},
+        "macs_outside_blocks": outside, "share_outside_blocks": outside / counts.per_inference("ac"),
+    }  # fmt: skip
 
 
 def _products(name: str, width: int) -> float:
@@ -82,32 +73,28 @@ def draw(result: dict[str, Any]) -> Figure:
 
 def page(result: dict[str, Any]) -> str:
     word = {True: "yes", False: "no", None: "-"}
-    rows, same = [], True
-    for name, row in result["rows"].items():
-        paper = result["paper"][name]
-        same = same and all(paper[key] in (None, row[key]) for key in paper)
-        flags = " | ".join(f"{word[row[key]]} / {word[paper[key]]}" for key in ("no_nonlinear", "no_mac"))
-        at = row["products"][result["widths"].index(256)]
-        rows.append(f"| {NAMES[name]} | {row['dynamics']} / {paper['dynamics'] or '-'} | {flags} | {at:,.0f} |")
-    prf = result["rows"]["sdtcm"]["products"][result["widths"].index(256)]
-    s4 = result["rows"]["s4"]["products"][result["widths"].index(256)]
-    s4d = result["rows"]["s4d"]["products"][result["widths"].index(256)]
+    at, paper, rows = result["widths"].index(256), result["paper"], result["rows"]
+    cells = [
+        (NAMES[name], f"{row['dynamics']} / {paper[name]['dynamics'] or '-'}",
+         *(f"{word[row[key]]} / {word[paper[name][key]]}" for key in COLUMNS[1:]), f"{row['products'][at]:,.0f}")
+        for name, row in rows.items()
+    ]  # fmt: skip
+    same = all(paper[name][key] in (None, row[key]) for name, row in rows.items() for key in COLUMNS)
+    prf, s4, s4d = (rows[name]["products"][at] for name in ("sdtcm", "s4", "s4d"))
+    head = ("", "dynamics", "no nonlinear function in a block", "no floating-point MAC in a block", "products")
     return f"""
-Counted / the paper's. Dynamics: products in a time step for the state and its read-out, D channels, H states, C tokens
-looked at. The last column is at D = 256, H = {result["state_size"]}, C = {result["context"]:,}.
+Counted / the paper's. Dynamics: products per time step for the state and its read-out, with D channels, H states and C
+tokens attended to. The last column is for D = 256, H = {result["state_size"]}, C = {result["context"]:,}.
 
-| | dynamics | no nonlinear function in a block | no floating-point MAC in a block | products |
-|---|---|---|---|---|
-{chr(10).join(rows)}
+{table(head, cells)}
 
 {"Every entry agrees with the paper's." if same else "Not every entry agrees with the paper's."} At these sizes S4's
-formula has {s4 / prf:.0f} times the PRF's products. That formula takes A as a full matrix of H by H, which no S4 is run
-with; a diagonal one with H/2 complex states for each channel has {s4d / prf:.0f} times.
+formula has {s4 / prf:.0f} times the PRF's products. It takes A as a full H × H matrix, which no implementation of S4
+does; a diagonal one with H/2 complex states per channel has {s4d / prf:.0f} times.
 
-What the columns do not say: a PRF's products are floating-point products too, only none with a matrix; and the two
-columns are about blocks. The input layer and the head of the network counted here do
-{result["macs_outside_blocks"]:,.0f} MACs in an inference of {result["context"]:,} steps,
-{result["share_outside_blocks"]:.2f} for each accumulate in its one block. The paper's other rows (SpikingSSMs,
-stochastic S4, LMU, ELM) are not counted: it has no formula for them. After folding, a PRF takes 4D, see
-[deployment-operations](deployment-operations.md).
+Two caveats. A PRF's products are floating-point products as well, only not with a matrix. And the columns are about
+blocks: input layer and head of the network counted here take {result["macs_outside_blocks"]:,.0f} MACs in an inference
+of {result["context"]:,} steps, {result["share_outside_blocks"]:.2f} per accumulate of its one block. The paper's other
+rows (SpikingSSMs, stochastic S4, LMU, ELM) are not counted: it has no formula for them. After folding, a PRF takes 4D,
+see [deployment-operations](deployment-operations.md).
 """

@@ -1,11 +1,11 @@
-"""How far the discrete PRF is from the equation that it comes from, dũ/dt = (-1/τ + iθ) ũ + c(t), over the step Δ.
+"""Error of the discrete PRF against its differential equation, dũ/dt = (-1/τ + iθ) ũ + c(t), over the step Δ.
 
-The step ũ_t = e^{Δγ} ũ_{t-1} + Δ c_t turns the old potential exactly. What it does to the input depends on the input:
+The step ũ_t = e^{Δγ} ũ_{t-1} + Δ c_t rotates the old potential exactly. Its error depends on the input:
 
-    impulses   c is Δ c_t at once, at the step: nothing is lost, whatever Δ
-    smooth     c_t is c at the step's end, as a network hands it over
-    held       c_t is the mean of c over the step, as the paper derives it. Exact would be (e^{Δγ} - 1)/γ · c_t for
-               Δ c_t: "held, exact". The paper shortens that factor to Δ with a real γ, then lets γ be complex.
+    impulses   c is an impulse of area Δ c_t at the step: exact for every Δ
+    smooth     c_t is c at the end of the step, as a network provides it
+    held       c_t is the mean of c over the step, as in the paper's derivation. Exact would be (e^{Δγ} - 1)/γ · c_t
+               instead of Δ c_t: "held, exact". The paper simplifies that factor to Δ for a real γ, then makes γ complex
 """
 
 import math
@@ -19,12 +19,13 @@ from scipy.integrate import solve_ivp
 
 from ..nn import PRF
 from ..plot import figure, lines, styled
+from .pages import percent, table
 from .workplace import Workplace
 
 TITLE = "The discrete PRF against its differential equation"
 TAU, THETA, END = 2.0, 3.0, 12.8
 DELTAS = tuple(0.4 / 2**i for i in range(7))
-# The input: sizes, frequencies and phases of its sinusoids.
+# Amplitude, frequency and phase of the sinusoids of the input.
 WAVES = ((1.0, 0.7, 0.3), (0.6, 2.6, 1.1), (0.3, 5.1, 2.0))
 KINDS = {"smooth": "Δ c at the step's end", "held": "Δ · mean of c (the paper)", "held_exact": "exact for a held c",
          "impulses": "impulses"}  # fmt: skip
@@ -43,16 +44,13 @@ def run(workplace: Workplace) -> dict[str, Any]:
     rows = [{"delta": delta, **_errors(delta)} for delta in DELTAS]
     logs = np.log([row["delta"] for row in rows])
     return {
-        "steps": round(END / DELTAS[-1]),
-        "tau": TAU,
-        "theta": THETA,
-        "end": END,
+        "steps": round(END / DELTAS[-1]), "tau": TAU, "theta": THETA, "end": END,
         "solver_apart": float(abs(end - complex(solved.y[0, -1], solved.y[1, -1]))),
         "size": float(np.abs(exact(np.linspace(0, END, 1000)).real).max()),
         "rows": rows,
         "slopes": {kind: float(np.polyfit(logs, np.log([row[kind] for row in rows]), 1)[0]) for kind in KINDS},
         "factors": [_factor(task, *range_) for task, range_ in RANGES.items()],
-    }
+    }  # fmt: skip
 
 
 def _gamma() -> complex:
@@ -64,7 +62,7 @@ def _input(time: Any) -> Any:
 
 
 def exact(time: Array) -> Array:
-    """The solution from rest: each sinusoid is two turning pointers, which the equation answers in closed form."""
+    """The solution from rest: a sinusoid is two phasors, and the response to each has a closed form."""
     gamma, total = _gamma(), np.zeros(len(time), complex)
     for size, omega, phase in WAVES:
         for sign in (1, -1):
@@ -74,7 +72,7 @@ def exact(time: Array) -> Array:
 
 
 def _errors(delta: float) -> dict[str, float]:
-    """Largest error of the real part over all steps."""
+    """Largest error of the real part over all steps, by kind of input."""
     count, gamma = round(END / delta), _gamma()
     time = delta * np.arange(1, count + 1)
     mean = sum(
@@ -83,25 +81,25 @@ def _errors(delta: float) -> dict[str, float]:
     )
     neuron = PRF(1, tau=TAU, delta=delta, theta=THETA, train_delta=False, train_theta=False, threshold=math.inf)
     neuron.double()
-    # The module keeps float32; 0.4/2^i is not one.
+    # The module has stored Δ in float32, in which 0.4/2^i is not exact.
     neuron.get_buffer("delta").fill_(delta)
     traced = neuron.trace(torch.from_numpy(np.stack([_input(time), mean])[:, :, None]))
     smooth, held = torch.complex(traced.u, traced.r)[:, :, 0].numpy()
-    # The input's factor is the same at all steps, so a better one only scales and turns the whole potential.
+    # The input's factor is constant, so another one only scales and rotates the whole potential.
     better = (np.exp(delta * gamma) - 1) / (delta * gamma)
-    wanted = exact(time)
+    solution = exact(time)
     # Impulses of area Δ c at the steps: the solution is a sum of free oscillations.
     lag = time[:, None] - time[None, :]
     pulses = (np.where(lag > -delta / 2, np.exp(gamma * np.maximum(lag, 0)), 0) * (delta * _input(time))).sum(1)
     answers = {
-        "smooth": smooth - wanted, "held": held - wanted, "held_exact": better * held - wanted,
+        "smooth": smooth - solution, "held": held - solution, "held_exact": better * held - solution,
         "impulses": smooth - pulses,
     }  # fmt: skip
     return {kind: float(np.abs(each.real).max()) for kind, each in answers.items()}
 
 
 def _factor(task: str, delta: float, theta: float) -> dict[str, Any]:
-    """Of Δ against the exact factor of a held input, at the ends of the paper's ranges."""
+    """Δ against the exact factor of a held input, at the ends of the paper's ranges."""
     gamma = complex(-1 / TAU, theta)
     better = complex((np.exp(delta * gamma) - 1) / (delta * gamma))
     return {
@@ -124,37 +122,30 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def page(result: dict[str, Any]) -> str:
-    rows = [
-        f"| {row['delta']:g} | " + " | ".join(f"{row[kind]:.1e}" for kind in KINDS) + " |" for row in result["rows"]
-    ]
-    slopes = " | ".join("" if kind == "impulses" else f"{result['slopes'][kind]:.2f}" for kind in KINDS)
+    rows = [(f"{row['delta']:g}", *(f"{row[kind]:.1e}" for kind in KINDS)) for row in result["rows"]]
+    rows.append(("slope", *("" if kind == "impulses" else f"{result['slopes'][kind]:.2f}" for kind in KINDS)))
     factors = [
-        f"| {each['task']} | {each['theta']:.2f} | {each['angle']:.2f} | {each['size']:.2f} | {each['degrees']:.0f}° | "
-        f"{100 * each['off']:.0f} % |"
+        (each["task"], f"{each['theta']:.2f}", f"{each['angle']:.2f}", f"{each['size']:.2f}", f"{each['degrees']:.0f}°",
+         percent(each["off"], 0))
         for each in result["factors"]
-    ]
+    ]  # fmt: skip
     return f"""
-τ = {result["tau"]:g}, θ = {result["theta"]:g}, an input of three sinusoids from rest to t = {result["end"]:g}; the
-potential is up to {result["size"]:.2f}. Largest error of the real part over all steps, against the closed solution
-(which a Runge-Kutta of order 8 meets to {result["solver_apart"]:.0e}).
+τ = {result["tau"]:g}, θ = {result["theta"]:g}, an input of three sinusoids, from rest to t = {result["end"]:g}; the
+potential reaches {result["size"]:.2f}. Largest error of the real part over all steps against the closed solution
+(confirmed by a Runge-Kutta method of order 8 to {result["solver_apart"]:.0e}).
 
-| Δ | {" | ".join(KINDS.values())} |
-|---|---|---|---|---|
-{chr(10).join(rows)}
-| slope | {slopes} |
+{table(("Δ", *KINDS.values()), rows)}
 
-The paper gives the derivation and no errors. Measured: its step is of first order. The turning itself is exact; the
-error is in the factor Δ of the input, where (exp(Δγ) - 1)/γ would make the step exact for a held input and of second
-order for the mean of a smooth one. For an input of impulses the step is exact as it stands.
+The paper gives the derivation without errors. Measured: its step is of first order. The rotation is exact; the error is
+in the factor Δ of the input. (exp(Δγ) - 1)/γ would make the step exact for a held input, and of second order for the
+mean of a smooth one. For impulses the step is exact as it is.
 
-The paper shortens the factor with a real γ, where Δ ≪ τ is enough, and puts the complex γ in afterwards. Then Δθ ≪ 1 is
-needed as well, which its own ranges do not keep. At their ends (τ = {result["tau"]:g}, Δ = 0.1), the factor for a held
-input, over Δ:
+The paper simplifies the factor for a real γ, where Δ ≪ τ suffices, and then makes γ complex. That requires Δθ ≪ 1 as
+well, which its own ranges violate. At their ends (τ = {result["tau"]:g}, Δ = 0.1), the exact factor for a held input,
+divided by Δ:
 
-| task | largest θ | Δθ | size | angle | Δ is off by |
-|---|---|---|---|---|---|
-{chr(10).join(factors)}
+{table(("task", "largest θ", "Δθ", "size", "angle", "Δ is off by"), factors)}
 
-It is the same at all steps, so to the neuron it is another gain, which the weights before it can take up, and a fixed
-turn of its phase. Nothing is wrong with such a neuron; only it is no longer the differential equation, sampled.
+The factor is the same at all steps, so for the neuron it is a gain, which the weights before it can absorb, and a
+constant phase. Such a neuron works as well; it is only no longer the sampled differential equation.
 """

@@ -1,7 +1,7 @@
 """A LIF and a PRF of the same decay on one input: kernel, potential and spikes.
 
-The input is three trains of pulses, of which the middle one has the PRF's own period. The LIF adds up pulses, however
-they come; the PRF adds up those that come in its rhythm and lets the others cancel.
+The input is three pulse trains; the middle one has the PRF's own period. The LIF sums pulses whatever their rhythm; the
+PRF sums those in its rhythm, and the others cancel.
 """
 
 import math
@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ..nn import LIF, PRF
-from ..plot import figure, lines, styled
+from ..plot import figure, styled
+from .pages import DOTTED, plain_lines, rounded, table
 from .workplace import Workplace
 
 TITLE = "Kernel, potential and spikes of a LIF and a PRF"
@@ -29,32 +30,31 @@ def run(workplace: Workplace) -> dict[str, Any]:
     }
     impulse = torch.zeros(1, LAGS, 1, dtype=torch.float64)
     impulse[0, 0] = 1.0
-    found = {}
+    results = {}
     for name, neuron in neurons.items():
         neuron.double()
         traced = neuron.trace(current)
-        # The kernel is the answer to one small pulse, too small for a spike and a reset.
+        # The kernel is the response to a pulse that is too small for a spike and a reset.
         kernel = 10 * neuron.trace(0.1 * impulse).u.flatten()
         fired = traced.spikes.flatten()
-        free = (neuron if isinstance(neuron, PRF) else LIF(1, tau=TAU, reset="none").double()).trace(current).u
-        found[name] = {
-            "kernel": _rounded(kernel),
-            "potential": _rounded(traced.argument + neuron.threshold),
+        free = (neuron if name == "prf" else LIF(1, tau=TAU, reset="none").double()).trace(current).u.flatten()
+        results[name] = {
+            "kernel": rounded(kernel, 3),
+            "potential": rounded(traced.argument + neuron.threshold, 3),
             "spikes": fired.nonzero().flatten().tolist(),
             "spikes_per_train": [int(fired[begin:end].sum()) for begin, end in spans],
-            "highest_per_train": [round(float(free.flatten()[begin:end].max()), 4) for begin, end in spans],
+            "highest_per_train": [round(float(free[begin:end].max()), 4) for begin, end in spans],
             "kernel_at_periods": [round(float(kernel[period]), 4) for period in TRAINS],
-            "convolution_error": float((free.flatten() - _convolved(current, neuron)).abs().max()),
+            "convolution_error": float((free - _convolved(current, neuron)).abs().max()),
         }
-    pulses = current.flatten().nonzero().flatten().tolist()
     return {
         "steps": current.shape[1], "tau": TAU, "period": PERIOD, "pulse": PULSE, "pulses_per_train": COUNT,
-        "trains": TRAINS, "pulses": pulses, "neurons": found,
+        "trains": TRAINS, "pulses": current.flatten().nonzero().flatten().tolist(), "neurons": results,
     }  # fmt: skip
 
 
 def _trains() -> tuple[Tensor, list[tuple[int, int]]]:
-    """The current [1, T, 1], and where each train with its silence behind it begins and ends."""
+    """The current [1, T, 1], and begin and end of each train with the silence after it."""
     pieces, spans, begin = [], [], 0
     for period in TRAINS:
         piece = torch.zeros(COUNT * period + GAP, dtype=torch.float64)
@@ -66,7 +66,7 @@ def _trains() -> tuple[Tensor, list[tuple[int, int]]]:
 
 
 def _convolved(current: Tensor, neuron: LIF | PRF) -> Tensor:
-    """The potential without reset by its closed form, a sum of kernels at the pulses."""
+    """The potential without reset in closed form: a sum of kernels at the pulses."""
     time = torch.arange(current.shape[1], dtype=torch.float64)
     total = torch.zeros_like(time)
     for pulse in current.flatten().nonzero().flatten().tolist():
@@ -79,23 +79,17 @@ def _convolved(current: Tensor, neuron: LIF | PRF) -> Tensor:
     return total
 
 
-def _rounded(values: Tensor) -> list[float]:
-    return [round(value, 3) for value in values.flatten().tolist()]
-
-
 @styled
 def draw(result: dict[str, Any]) -> Figure:
     drawn, (kernels, lif, prf, spikes) = figure(1, 4, height=1.95)
-    styles = {
-        name: {**style, "marker": ""} for name, style in zip(("lif", "prf"), lines(), strict=False)
-    }  # fmt: skip
+    styles = dict(zip(("lif", "prf"), plain_lines(2), strict=True))
     for name, each in result["neurons"].items():
         kernels.plot(each["kernel"], label=name.upper(), **styles[name])
     kernels.set(title="kernel", xlabel="steps after a pulse", ylim=(-1.0, 1.1))
     kernels.legend(loc="upper right", ncols=2)
     for name, panel in (("lif", lif), ("prf", prf)):
         panel.plot(result["neurons"][name]["potential"], **{**styles[name], "linestyle": "-", "linewidth": 1.3})
-        panel.axhline(1.0, color="#6b6b6b", linestyle=":", linewidth=1.5)
+        panel.axhline(1.0, **DOTTED)
         panel.set(title=f"potential of the {name.upper()}, threshold dotted", xlim=(-15, result["steps"]))
     rows = [result["pulses"], result["neurons"]["lif"]["spikes"], result["neurons"]["prf"]["spikes"]]
     colours = ["#6b6b6b", styles["lif"]["color"], styles["prf"]["color"]]
@@ -107,27 +101,25 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def page(result: dict[str, Any]) -> str:
-    lif, prf = result["neurons"]["lif"], result["neurons"]["prf"]
+    both = [result["neurons"][name] for name in ("lif", "prf")]
     rows = [
-        f"| {period} | {lif['spikes_per_train'][i]} | {prf['spikes_per_train'][i]} | "
-        f"{lif['highest_per_train'][i]:.2f} | {prf['highest_per_train'][i]:.2f} | "
-        f"{lif['kernel_at_periods'][i]:.2f} | {prf['kernel_at_periods'][i]:.2f} |"
+        (period, *(each["spikes_per_train"][i] for each in both),
+         *(f"{each[key][i]:.2f}" for key in ("highest_per_train", "kernel_at_periods") for each in both))
         for i, period in enumerate(result["trains"])
-    ]
-    error = max(lif["convolution_error"], prf["convolution_error"])
+    ]  # fmt: skip
+    head = ("period of the pulses", "spikes, LIF", "PRF", "highest u without reset, LIF", "PRF",
+            "kernel one period later, LIF", "PRF")  # fmt: skip
     return f"""
-τ = {result["tau"]:g} steps for both, the PRF turns once in {result["period"]} steps (Δ = 1, no reset), the LIF has a
-soft reset, threshold 1. The input is {result["pulses_per_train"]} pulses of {result["pulse"]:g} at each of three
-periods, with a silence behind each train.
+τ = {result["tau"]:g} steps for both; the PRF has a period of {result["period"]} steps (Δ = 1, no reset), the LIF a soft
+reset; threshold 1. The input is {result["pulses_per_train"]} pulses of {result["pulse"]:g} at each of three periods,
+with a silence after each train.
 
-| period of the pulses | spikes, LIF | PRF | highest u without reset, LIF | PRF | kernel one period later, LIF | PRF |
-|---|---|---|---|---|---|---|
-{chr(10).join(rows)}
+{table(head, rows)}
 
-The LIF answers every train, whatever its rhythm. The PRF answers only pulses in its own rhythm, and needs no
-reset for it: what it has added up turns and comes back. Without reset both potentials are the input convolved with the
-kernel, here to {error:.0e}.
+The LIF responds to every train. The PRF responds only to pulses in its own rhythm, without a reset: what it has
+accumulated rotates away and back. Without reset both potentials are the input convolved with the kernel, here to
+{max(each["convolution_error"] for each in both):.0e}.
 
-The paper draws such kernels and potentials without numbers or settings, so there is nothing to compare digit by digit;
-the shapes agree. What a drawing of one PRF does not say: pulses at two, three, … times its period reach it as well.
+The paper draws such kernels and potentials without numbers or settings, so digits cannot be compared; the shapes agree.
+Not visible in a drawing of one PRF: pulses at two, three, … times its period excite it as well.
 """

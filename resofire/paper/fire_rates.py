@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from .. import pretrained
-from ..measure import compare_published, fire_rates
-from ..measure.published import TASKS
-from ..models import Classifier
+from ..measure import fire_rates
 from ..plot import figure, lines, styled
+from .pages import percentages, table
+from .published import TASKS, compare_published
 from .workplace import Workplace
 
 TITLE = "Fire rates of each layer, and their true averages"
@@ -26,16 +26,13 @@ def run(workplace: Workplace) -> dict[str, Any]:
         }
         for task in TASKS
     }
-    model = pretrained(OURS)
-    assert isinstance(model, Classifier)
-    rates = fire_rates(model, workplace.task(OURS)["test"].batches(64))
-    kinds = {kind: [100 * rate for name, rate in rates.items() if name.endswith(kind)]
-             for kind in ("token_neuron", "channel_neuron")}  # fmt: skip
+    rates = fire_rates(pretrained(OURS), workplace.task(OURS)["test"].batches(64))
+    temporal, spatial = (percentages(rate for name, rate in rates.items() if name.endswith(kind))
+                         for kind in ("token_neuron", "channel_neuron"))  # fmt: skip
+    average = sum(percentages(rates.values())) / len(rates)
     return {
-        "unit": "per cent of neurons and time steps",
-        "tasks": tasks,
-        "ours": {"network": OURS, "temporal": kinds["token_neuron"], "spatial": kinds["channel_neuron"],
-                 "average": sum(100 * rate for rate in rates.values()) / len(rates)},
+        "unit": "per cent of neurons and time steps", "tasks": tasks,
+        "ours": {"network": OURS, "temporal": temporal, "spatial": spatial, "average": average},
     }  # fmt: skip
 
 
@@ -64,42 +61,33 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def page(result: dict[str, Any]) -> str:
-    averages = []
-    for name, each in result["tasks"].items():
-        average = each["average"]
-        more = "spatial" if average["spatial"] > average["temporal"] else "temporal"
-        averages.append(
-            f"| {name} | {average['printed']} | {average['reproduced']} | {average['true']:.2f} | "
-            f"{average['temporal']:.2f} | {average['spatial']:.2f} | {more} |"
-        )
+    averages = {name: each["average"] for name, each in result["tasks"].items()}
+    more = {name: max(("spatial", "temporal"), key=each.__getitem__) for name, each in averages.items()}
+    means = [
+        (name, each["printed"], each["reproduced"], *(f"{each[kind]:.2f}" for kind in ("true", "temporal", "spatial")),
+         more[name])
+        for name, each in averages.items()
+    ]  # fmt: skip
     layers = [
-        f"| {name} | {kind} | "
-        + " | ".join([f"{rate:.2f}" for rate in each[kind]] + [""] * (8 - len(each[kind])))
-        + " |"
+        (name, kind, *([f"{rate:.2f}" for rate in each[kind]] + [""] * (8 - len(each[kind]))))
         for name, each in result["tasks"].items()
         for kind in ("temporal", "spatial")
     ]
     ours = result["ours"]
-    against = [
-        name for name, each in result["tasks"].items() if each["average"]["temporal"] > each["average"]["spatial"]
-    ]
+    temporal, spatial = (", ".join(f"{rate:.2f}" for rate in ours[kind]) for kind in ("temporal", "spatial"))
+    head = ("task", "average, printed", "reproduced", "true", "temporal neurons", "spatial neurons", "who fires more")
     return f"""
-All rates in per cent, those of the paper's five networks as it prints them:
+All rates in per cent. The paper's five networks, as printed:
 
-| task | neuron | block 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 |
-|---|---|---|---|---|---|---|---|---|---|
-{chr(10).join(layers)}
+{table(("task", "neuron", "block 1", *map(str, range(2, 9))), layers)}
 
-| task | average, printed | reproduced | true | temporal neurons | spatial neurons | who fires more |
-|---|---|---|---|---|---|---|
-{chr(10).join(averages)}
+{table(head, means)}
 
 *Reproduced* divides the sum over the 2L layers of neurons by 2(L + 1), which gives every printed digit; *true* divides
-by 2L. So all five printed averages are too low, by the factor L/(L + 1). The paper says that spatial neurons fire more
-on average; on {" and ".join(against)} its tables say otherwise.
+by 2L. So all five printed averages are too low, by the factor L/(L + 1). The paper states that spatial neurons fire
+more on average; on {" and ".join(name for name, kind in more.items() if kind == "temporal")} its tables say otherwise.
 
-Ours, measured: the network `{ours["network"]}` that ships with the package fires {ours["average"]:.2f} % on its test
-set (temporal {", ".join(f"{rate:.2f}" for rate in ours["temporal"])} %, spatial
-{", ".join(f"{rate:.2f}" for rate in ours["spatial"])} %). It is small and its task another, so it is no
-comparison; there the spatial neurons fire {"more" if sum(ours["spatial"]) > sum(ours["temporal"]) else "less"}.
+Ours, measured: the shipped network `{ours["network"]}` fires {ours["average"]:.2f} % on its test set
+(temporal {temporal} %, spatial {spatial} %). It is small and solves another task, so this is no comparison; its spatial
+neurons fire {"more" if sum(ours["spatial"]) > sum(ours["temporal"]) else "less"}.
 """

@@ -1,7 +1,7 @@
-"""The resonance of a PRF, measured: the operator is driven with sinusoids until it answers steadily.
+"""The resonance of a PRF, measured: the operator is driven by sinusoids until the response is steady.
 
-With A = e^{Δ(-1/τ + iθ)} the complex potential answers e^{iωt} with H(ω) = Δ / (1 - A e^{-iωΔ}), the real part, which
-fires, answers a cosine with (H(ω) + conj H(-ω)) / 2. The paper has the first for Δ → 0: 1 / |1/τ + i(ω - θ)|.
+With A = e^{Δ(-1/τ + iθ)} the response of the complex potential to e^{iωt} is H(ω) = Δ / (1 - A e^{-iωΔ}); that of the
+real part, which fires, to a cosine is (H(ω) + conj H(-ω)) / 2. The paper has the first for Δ → 0: 1 / |1/τ + i(ω - θ)|.
 """
 
 import math
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..ops import prf, prf_coefficients
 from ..plot import figure, lines, styled
+from .pages import DOTTED, percent, rounded, table
 from .workplace import Workplace
 
 TITLE = "The frequency response: a PRF resonates at θ"
@@ -31,26 +32,25 @@ def run(workplace: Workplace) -> dict[str, Any]:
         closed = delta / (1 - math.exp(-delta / HEIGHT_TAU))
         heights.append({"delta": delta, "measured": float(whole), "closed": closed, "paper": HEIGHT_TAU})
     return {
-        "steps": _length(DELTA, 4.0),
-        "delta": DELTA,
-        "omega": [round(value, 4) for value in _frequencies().tolist()],
+        "steps": _length(DELTA, 4.0), "delta": DELTA, "omega": rounded(_frequencies()),
         "curves": [_curve(theta, tau) for theta, tau in SHOWN],
         "heights": {"theta": HEIGHT_THETA, "tau": HEIGHT_TAU, "rows": heights},
-    }
+    }  # fmt: skip
 
 
 def measured(omega: Tensor, delta: float, theta: float, tau: float) -> tuple[Tensor, Tensor]:
-    """Steady amplitude of the complex potential under e^{iωt}, and of the real part under cos ωt. A lane per ω."""
+    """Steady amplitude of the complex potential for e^{iωt}, and of the real part for cos ωt; one channel per ω."""
     phi = prf_coefficients(delta, theta, torch.tensor(tau, dtype=torch.float64))
     time = delta * torch.arange(_length(delta, tau), dtype=torch.float64)[:, None]
-    found = []
+    responses = []
     for wave in (torch.cos, torch.sin):
         # No spike: an infinite threshold leaves the potential alone.
         _, state = prf(wave(omega * time)[None], *phi, delta, threshold=math.inf)
-        found.append(torch.complex(state.u, state.r)[0])
-    # The op is real in its input, so e^{iωt} is put together from its cosine and its sine. The two answers of the real
-    # part are a quarter of a period apart: together they give its amplitude.
-    return (found[0] + 1j * found[1]).abs(), torch.complex(found[0].real, found[1].real).abs()
+        responses.append(torch.complex(state.u, state.r)[0])
+    # The operator takes real input, so the response to e^{iωt} is combined from cosine and sine. The two responses of
+    # the real part are a quarter of a period apart: together they give its amplitude.
+    cosine, sine = responses
+    return (cosine + 1j * sine).abs(), torch.complex(cosine.real, sine.real).abs()
 
 
 def closed(omega: Tensor, delta: float, theta: float, tau: float) -> tuple[Tensor, Tensor]:
@@ -64,19 +64,16 @@ def closed(omega: Tensor, delta: float, theta: float, tau: float) -> tuple[Tenso
 
 def _curve(theta: float, tau: float) -> dict[str, Any]:
     omega = _frequencies()
-    found, wanted = measured(omega, DELTA, theta, tau), closed(omega, DELTA, theta, tau)
+    whole, real = measured(omega, DELTA, theta, tau)
+    errors = zip((whole, real), closed(omega, DELTA, theta, tau), strict=True)
     paper = 1 / torch.sqrt(1 / tau**2 + (omega - theta) ** 2)
     fine = torch.linspace(0, 20, 20_001, dtype=torch.float64)
     peaks = closed(fine, DELTA, theta, tau)
     return {
-        "theta": theta,
-        "tau": tau,
-        "whole": [round(value, 5) for value in found[0].tolist()],
-        "real": [round(value, 5) for value in found[1].tolist()],
-        "error": [float((a - b).abs().max()) for a, b in zip(found, wanted, strict=True)],
-        "paper_off": float((found[0] / paper - 1).abs().max()),
+        "theta": theta, "tau": tau, "whole": rounded(whole, 5), "real": rounded(real, 5),
+        "error": [float((a - b).abs().max()) for a, b in errors], "paper_off": float((whole / paper - 1).abs().max()),
         "peak": [{"omega": round(float(fine[each.argmax()]), 3), "height": float(each.max())} for each in peaks],
-    }
+    }  # fmt: skip
 
 
 def _frequencies() -> Tensor:
@@ -84,7 +81,7 @@ def _frequencies() -> Tensor:
 
 
 def _length(delta: float, tau: float) -> int:
-    """Steps until what is left of the beginning is e^-25."""
+    """Steps until the transient has decayed to e^-25."""
     return math.ceil(25 * tau / delta)
 
 
@@ -101,7 +98,7 @@ def draw(result: dict[str, Any]) -> Figure:
         top = panel.get_ylim()[1]
         panel.set_ylim(0, 1.55 * top if kind == "whole" else 1.35 * top)
     panels[0].legend(loc="upper center", ncols=3, columnspacing=0.9, handletextpad=0.4, handlelength=1.9)
-    panels[1].axhline(2.0, color="#6b6b6b", linestyle=":", linewidth=1.5)
+    panels[1].axhline(2.0, **DOTTED)
     panels[1].text(3.5, 2.3, "τ/2 of τ = 4 dotted", ha="center", fontsize=10, color="#444444")
     rows, looks = result["heights"]["rows"], lines()
     deltas = [row["delta"] for row in rows]
@@ -115,36 +112,32 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def page(result: dict[str, Any]) -> str:
-    rows = []
-    for curve in result["curves"]:
-        whole, real = curve["peak"]
-        rows.append(
-            f"| {curve['theta']:g} | {curve['tau']:g} | {whole['omega']:.2f} | {whole['height']:.3f} | "
-            f"{real['omega']:.2f} | {real['height']:.3f} | {curve['error'][0]:.0e} | {curve['error'][1]:.0e} | "
-            f"{100 * curve['paper_off']:.1f} % |"
-        )
+    rows = [
+        (f"{curve['theta']:g}", f"{curve['tau']:g}",
+         *(text for peak in curve["peak"] for text in (f"{peak['omega']:.2f}", f"{peak['height']:.3f}")),
+         *(f"{error:.0e}" for error in curve["error"]), percent(curve["paper_off"]))
+        for curve in result["curves"]
+    ]  # fmt: skip
     heights = [
-        f"| {row['delta']:g} | {row['measured']:.4f} | {row['closed']:.4f} | {row['paper']:g} |"
+        (f"{row['delta']:g}", f"{row['measured']:.4f}", f"{row['closed']:.4f}", f"{row['paper']:g}")
         for row in result["heights"]["rows"]
     ]
     slow = result["curves"][-1]
+    head = ("θ", "τ", "complex: peak at ω", "height", "real part: peak at ω", "height", "error, complex", "error, real",
+            "off the paper's")  # fmt: skip
     return f"""
-Each frequency drives the neuron (threshold ∞, Δ = {result["delta"]:g}) until the beginning has faded. Peaks are of the
-closed forms, which the measured amplitudes meet to the errors in the table.
+Each frequency drives the neuron (threshold ∞, Δ = {result["delta"]:g}) until the transient has decayed. Peaks are those
+of the closed forms; the errors are of the measured amplitudes against them.
 
-| θ | τ | complex: peak at ω | height | real part: peak at ω | height | error, complex | error, real | off the paper's |
-|---|---|---|---|---|---|---|---|---|
-{chr(10).join(rows)}
+{table(head, rows)}
 
-The paper finds the resonance at ω = θ with height τ. So it is, for the complex potential and Δ → 0. What decides
-about spikes is the real part, and its answer to a real input is about half, τ/2, because a cosine is half a turn
-forwards and half backwards. Where the neuron hardly turns before it forgets (θτ = {slow["theta"] * slow["tau"]:g} in
-the last row) the two halves overlap, and its peak is at {slow["peak"][1]["omega"]:.2f}, not at θ.
+The paper finds the resonance at ω = θ with height τ. This holds for the complex potential and Δ → 0. Spikes are decided
+by the real part, whose response to a real input is about half, τ/2, because a cosine is half a forward and half a
+backward rotation. Where the neuron decays before it turns (θτ = {slow["theta"] * slow["tau"]:g} in the last row) the
+two halves overlap, and its peak is at {slow["peak"][1]["omega"]:.2f}, not at θ.
 
-With a step that is not small the height at ω = θ is Δ/(1 - exp(-Δ/τ)), here for τ = {result["heights"]["tau"]:g},
+For larger steps the height at ω = θ is Δ/(1 - exp(-Δ/τ)), here for τ = {result["heights"]["tau"]:g},
 θ = {result["heights"]["theta"]:g}:
 
-| Δ | measured | closed form | the paper |
-|---|---|---|---|
-{chr(10).join(heights)}
+{table(("Δ", "measured", "closed form", "the paper"), heights)}
 """

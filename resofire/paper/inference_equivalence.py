@@ -1,11 +1,11 @@
-"""The paper's check that a LIF run in parallel fires as the sequential one does, on many random inputs instead of one.
+"""The paper's check that a LIF run in parallel fires like the sequential one, on many random inputs instead of one.
 
-Every backend that can run here is compared with the plain loop of the same precision. Where a sequence differs, the
-distance of the loop's potential from the threshold at the first difference says why: the additions are in another
-order, so a potential within rounding of the threshold may fall on its other side. After that the two rightly part.
+Every backend that runs here is compared with the plain loop in the same precision. Where a sequence differs, the
+distance of the loop's potential from the threshold at the first difference tells why: the additions are in another
+order, so a potential within rounding of the threshold may fall on the other side. From there on the two diverge.
 
-The decoupled form compares u' with d, both larger than their difference. The library's `fft` works them out in float64
-for that reason; ALL_SINGLE is the same algorithm in float32 throughout, as one would write it from the paper.
+The decoupled form compares u' with d, both larger than their difference. The library's `fft` computes them in float64
+for that reason; ALL_SINGLE is the same algorithm in float32 throughout, as a direct implementation of the paper has it.
 """
 
 import time
@@ -19,7 +19,8 @@ from ..nn import LIF
 from ..ops import lif
 from ..ops.convolution import causal, powers, reset_scan
 from ..ops.registry import names, prepare, why_not
-from ..plot import figure, lines, styled
+from ..plot import figure, styled
+from .pages import plain_lines, rounded, table
 from .workplace import Workplace
 
 TITLE = "Sequential and decoupled LIF fire the same spikes"
@@ -33,7 +34,7 @@ ALL_SINGLE = "fft, float32 throughout"
 
 
 def run(workplace: Workplace) -> dict[str, Any]:
-    begun = time.monotonic()
+    start = time.monotonic()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     beta = torch.tensor(BETAS, dtype=torch.float64, device=device)
     left_out = _left_out(beta)
@@ -43,26 +44,20 @@ def run(workplace: Workplace) -> dict[str, Any]:
     sequences = steps = fired = 0
     for number, length in enumerate(length for length, most in LENGTHS.items() for _ in range(most)):
         # At least one batch, whatever the budget.
-        if number and time.monotonic() - begun > 60 * workplace.minutes:
+        if number and time.monotonic() - start > 60 * workplace.minutes:
             break
-        drawn = torch.randn(BATCH, length, len(BETAS), dtype=torch.float64, generator=_seeded(number)).to(device)
+        noise = torch.randn(BATCH, length, len(BETAS), dtype=torch.float64, generator=_seeded(number)).to(device)
         for kind, dtype in DTYPES.items():
-            current = (MEAN + DEVIATION * drawn).to(dtype)
-            wanted, _ = lif(current, beta.to(dtype), backend="reference")
+            current = (MEAN + DEVIATION * noise).to(dtype)
+            expected, _ = lif(current, beta.to(dtype), backend="reference")
             for name in ways[kind]:
-                _compare(counted[kind][name], current, _spikes(current, beta.to(dtype), name), wanted)
-        sequences, steps, fired = sequences + BATCH * len(BETAS), steps + drawn.numel(), fired + int(wanted.sum())
+                _compare(counted[kind][name], current, _spikes(current, beta.to(dtype), name), expected)
+        sequences, steps, fired = sequences + BATCH * len(BETAS), steps + noise.numel(), fired + int(expected.sum())
     return {
-        "steps": steps,
-        "sequences": sequences,
-        "spikes": fired,
-        "betas": BETAS,
-        "input": {"mean": MEAN, "deviation": DEVIATION},
-        "lengths": list(LENGTHS),
-        "differing": counted,
-        "not_run": left_out,
+        "steps": steps, "sequences": sequences, "spikes": fired, "betas": BETAS, "lengths": list(LENGTHS),
+        "input": {"mean": MEAN, "deviation": DEVIATION}, "differing": counted, "not_run": left_out,
         "drawing": _drawing(),
-    }
+    }  # fmt: skip
 
 
 def _left_out(beta: Tensor) -> dict[str, str]:
@@ -84,9 +79,9 @@ def _nothing() -> dict[str, Any]:
     return {"sequences": 0, "spikes": 0, "margin": 0.0, "by_beta": [0] * len(BETAS)}
 
 
-def _compare(counted: dict[str, Any], current: Tensor, spikes: Tensor, wanted: Tensor) -> None:
-    """Adds the sequences and spikes that differ, and how far from the threshold the first difference was."""
-    differs = spikes != wanted
+def _compare(counted: dict[str, Any], current: Tensor, spikes: Tensor, expected: Tensor) -> None:
+    """Add the sequences and spikes that differ, and the distance from the threshold at the first difference."""
+    differs = spikes != expected
     for row, lane in differs.any(1).nonzero().tolist():
         first = int(differs[row, :, lane].nonzero()[0])
         beta = torch.tensor(BETAS[lane], dtype=current.dtype, device=current.device)
@@ -99,7 +94,7 @@ def _compare(counted: dict[str, Any], current: Tensor, spikes: Tensor, wanted: T
 
 
 def _drawing() -> dict[str, Any]:
-    """One input: both ways to look at the same neuron, step by step."""
+    """One input: the same neuron with reset and with a moving threshold, step by step."""
     current = MEAN + DEVIATION * torch.randn(1, SHOWN, 1, dtype=torch.float64, generator=_seeded(0))
     sequential = LIF(1, tau=10.0).double().trace(current)
     free = LIF(1, tau=10.0, reset="none").double().trace(current).u
@@ -109,34 +104,27 @@ def _drawing() -> dict[str, Any]:
         threshold.append(1 + bias)
         bias = 0.9 * (bias + fires)
     return {
-        "beta": 0.9,
-        "potential": _rounded(sequential.argument + 1.0),
-        "potential_without_reset": _rounded(free),
-        "threshold": [round(value, 4) for value in threshold],
-        "sequential": sequential.spikes.flatten().nonzero().flatten().tolist(),
+        "beta": 0.9, "potential": rounded(sequential.argument + 1.0), "potential_without_reset": rounded(free),
+        "threshold": rounded(threshold), "sequential": sequential.spikes.flatten().nonzero().flatten().tolist(),
         "decoupled": decoupled.flatten().nonzero().flatten().tolist(),
-    }
+    }  # fmt: skip
 
 
 def _seeded(number: int) -> torch.Generator:
     return torch.Generator().manual_seed(number)
 
 
-def _rounded(values: Tensor) -> list[float]:
-    return [round(value, 4) for value in values.flatten().tolist()]
-
-
 @styled
 def draw(result: dict[str, Any]) -> Figure:
     shown = result["drawing"]
     drawn, (above, middle, below) = figure(1, 3, height=2.15)
-    style = [{**each, "marker": ""} for each, _ in zip(lines(), range(2), strict=False)]
+    style = plain_lines(2)
     above.plot(shown["potential"], label="potential u", **style[0])
     above.axhline(1.0, label="threshold V", color=style[1]["color"], linestyle="--")
     middle.plot(shown["potential_without_reset"], label="without reset, u'", **style[0])
     middle.plot(shown["threshold"], label="threshold d", **style[1])
     for panel, title in ((above, "sequential: reset the potential"), (middle, "decoupled: raise the threshold")):
-        # The legend stands in a free strip above the curves.
+        # Room for the legend above the curves.
         bottom, top = panel.get_ylim()
         panel.set_ylim(bottom, top + 0.35 * (top - bottom))
         panel.set(title=title, xlim=(0, len(shown["potential"])))
@@ -150,36 +138,37 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def page(result: dict[str, Any]) -> str:
-    rows = []
-    for kind, found in result["differing"].items():
-        for name, each in found.items():
-            margin = f"{each['margin']:.1e}" if each["sequences"] else ""
-            rows.append(f"| {kind} | {name} | {each['sequences']:,} | {each['spikes']:,} | {margin} |")
-    double = sum(each["sequences"] for each in result["differing"]["float64"].values())
-    single = result["differing"]["float32"]
-    ours = sum(each["sequences"] for name, each in single.items() if name != ALL_SINGLE)
+    rows = [
+        (kind, name, f"{each['sequences']:,}", f"{each['spikes']:,}",
+         f"{each['margin']:.1e}" if each["sequences"] else "")
+        for kind, ways in result["differing"].items()
+        for name, each in ways.items()
+    ]  # fmt: skip
+    double, single = (result["differing"][kind] for kind in ("float64", "float32"))
+    in_double = sum(each["sequences"] for each in double.values())
+    in_single = sum(each["sequences"] for name, each in single.items() if name != ALL_SINGLE)
     naive = single[ALL_SINGLE]
     missing = "".join(f" `{name}` was left out: {reason}." for name, reason in result["not_run"].items())
     by_beta = ", ".join(
         f"{count} at β = {beta:g}" for beta, count in zip(result["betas"], naive["by_beta"], strict=True)
     )
-    lengths = " or ".join(f"{length:,}" for length in result["lengths"])
+    head = ("precision", "way", "sequences that differ", "spikes that differ",
+            "farthest from the threshold at a first difference")  # fmt: skip
     return f"""
-{result["sequences"]:,} random inputs of {lengths} time steps (normal, mean {result["input"]["mean"]:g}, deviation
-{result["input"]["deviation"]:g}), β = {", ".join(f"{beta:g}" for beta in result["betas"])}; {result["spikes"]:,} spikes
-in {result["steps"]:,} neuron steps. Each way against the plain loop in the same precision; `fft` is the paper's
-algorithm (its threshold scan in float64), `scan` the fused walk.{missing}
+{result["sequences"]:,} random inputs of {" or ".join(f"{length:,}" for length in result["lengths"])} time steps
+(normal, mean {result["input"]["mean"]:g}, deviation {result["input"]["deviation"]:g}),
+β = {", ".join(f"{beta:g}" for beta in result["betas"])}; {result["spikes"]:,} spikes
+in {result["steps"]:,} neuron steps. Each backend against the plain loop in the same precision; `fft` is the paper's
+algorithm (its threshold scan in float64), `scan` the fused kernel.{missing}
 
-| precision | way | sequences that differ | spikes that differ | farthest from the threshold at a first difference |
-|---|---|---|---|---|
-{chr(10).join(rows)}
+{table(head, rows)}
 
-The paper draws one random input and finds the same spikes. Here, of that many, {double or "none"} in float64 and
-{ours or "none"} in float32 came out otherwise from the library's backends: the method is exact.
+The paper draws one random input and finds the same spikes. Here {in_double or "none"} of the sequences in float64 and
+{in_single or "none"} in float32 differ with the library's backends: the method is exact.
 
-Written in float32 throughout, the same algorithm parts from the loop in {naive["sequences"]:,} sequences
+In float32 throughout, the same algorithm differs from the loop in {naive["sequences"]:,} sequences
 ({100 * naive["sequences"] / result["sequences"]:.1f} %), each time first where the potential is next to the threshold:
 {by_beta}. The slower the decay, the larger the potential
-without reset and its threshold, and the more digits their difference loses. The paper puts a small difference of
-accuracies between its two ways of training down to numerical error; this is one, and it can be avoided.
+without reset and its threshold, and the more digits their difference loses. The paper attributes a small difference in
+accuracy between its two ways of training to numerical error; this is one, and it can be avoided.
 """

@@ -1,8 +1,8 @@
-"""The paper's map of first values: accuracy on sMNIST and psMNIST over Δ and θ, both the same for all and not trained.
+"""The paper's map of initial values: accuracy on sMNIST and psMNIST over Δ and θ, equal for all neurons, not trained.
 
-Δ and θ also decide how large potentials get, and without norms a layer that never fires learns nothing. So that the map
-shows what the neurons remember and not which layers are silent, the first weights of each cell are scaled by the
-smallest gain at which every layer fires.
+Δ and θ also scale the potentials, and without norms a silent layer learns nothing. So that the map shows what neurons
+remember rather than which layers are silent, the initial weights of each cell are scaled by the smallest gain at which
+every layer fires.
 """
 
 from typing import Any
@@ -16,19 +16,20 @@ from torch import Tensor
 from ..models import FeedforwardConfig, build
 from ..nn import PRFConfig, fire_rates
 from ..plot import figure, styled
-from ..recipes.ablation import SIZES
 from ..train import RunConfig
+from .pages import percent, table
+from .recipes import SIZES
 from .workplace import Trained, Workplace, by_chance
 
-TITLE = "Which Δ and θ to begin with: accuracy over both, on sMNIST and psMNIST"
+TITLE = "Initial Δ and θ: accuracy over both, on sMNIST and psMNIST"
 TASKS = {"smnist": "sMNIST", "psmnist-bitrev": "psMNIST"}
 DELTAS = (0.01, 0.03, 0.1, 0.3, 1.0)
 THETAS = (0.0, 1.0, 2.0, 4.0, 8.0)
 TAU = 2.0
 BATCH = 16
-# Three times the recipes': a budget of minutes has few steps, and it gets further in a hundred of them.
+# Three times the recipes' rate, which learns more in the few steps of a budget of minutes.
 RATE = 1.5e-2
-# Below so many minutes every other Δ and θ is left out.
+# Below this budget, in minutes, every other Δ and θ is skipped.
 WHOLE = 4.0
 GAINS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 LEAST_RATE = 0.03
@@ -43,22 +44,13 @@ def run(workplace: Workplace) -> dict[str, Any]:
         for theta in thetas:
             configs |= {_label(task, delta, theta): _config(task, delta, theta, x) for delta in deltas}
     trained = workplace.train(configs, validations=1, thin=True)
-    first = next(iter(trained.values()))
-    return {
-        "tau": TAU,
-        "batch": BATCH,
-        "lr": RATE,
-        "steps": first.config.steps,
-        "epochs": first.epochs,
-        "tested": first.tested,
-        "deltas": deltas,
-        "thetas": thetas,
-        "least_rate": LEAST_RATE,
-        "cells": {
-            task: [[_cell(trained[_label(task, delta, theta)]) for delta in deltas] for theta in thetas]
-            for task in TASKS
-        },
+    cells = {
+        task: [[_cell(trained[_label(task, delta, theta)]) for delta in deltas] for theta in thetas] for task in TASKS
     }
+    return {
+        "tau": TAU, "lr": RATE, **next(iter(trained.values())).scale, "deltas": deltas, "thetas": thetas,
+        "least_rate": LEAST_RATE, "cells": cells,
+    }  # fmt: skip
 
 
 def _label(task: str, delta: float, theta: float) -> str:
@@ -73,7 +65,7 @@ def _config(task: str, delta: float, theta: float, x: Tensor) -> RunConfig:
 
 @torch.no_grad()
 def first_gain(neuron: PRFConfig, x: Tensor) -> float:
-    """The smallest gain at which every layer fires in LEAST_RATE of its steps; the largest, if none is enough."""
+    """Return the smallest gain at which every layer fires at LEAST_RATE; the largest, if none is enough."""
     for gain in GAINS:
         torch.manual_seed(0)
         model = build(FeedforwardConfig(sizes=SIZES, neuron=neuron, gain=gain))
@@ -125,7 +117,7 @@ def _shares(cells: list[list[dict[str, Any]]], split: str = "test") -> list[list
 
 
 def _best(cells: list[list[dict[str, Any]]]) -> tuple[int, int]:
-    """The row and column of the best cell on validation."""
+    """Row and column of the best cell on validation."""
     shares = _shares(cells, "validation")
     places = [(row, column) for row in range(len(shares)) for column in range(len(shares[0]))]
     return max(places, key=lambda place: shares[place[0]][place[1]])
@@ -134,78 +126,73 @@ def _best(cells: list[list[dict[str, Any]]]) -> tuple[int, int]:
 def page(result: dict[str, Any]) -> str:
     cells = [cell for rows in result["cells"].values() for row in rows for cell in row]
     gains = sorted({cell["gain"] for cell in cells})
-    epochs = result["epochs"]
+    rows = [
+        (TASKS[task], f"{theta:g}", *(f"{share:.1f} %" for share in shares))
+        for task, of_task in result["cells"].items()
+        for theta, shares in zip(result["thetas"], _shares(of_task), strict=True)
+    ]
     return f"""
-Network 1-64-256-256-10 without norms, τ = {result["tau"]:g}, Δ and θ the same for all neurons and not trained. One
-seed; for each cell {result["steps"]:,} steps of {result["batch"]} images ({epochs:.2g} epochs) at a learning rate of
-{result["lr"]:g}, tested on {result["tested"]:,} images, evenly spread over the test split. psMNIST is in the bitrev
+Network 1-64-256-256-10 without norms, τ = {result["tau"]:g}, Δ and θ equal for all neurons and not trained. One
+seed; {result["steps"]:,} steps of {result["batch"]} images per cell ({result["epochs"]:.2g} epochs) at a learning rate
+of {result["lr"]:g}, tested on {result["tested"]:,} evenly spaced images of the test split. psMNIST is in bit-reversed
 order. The paper trains 50 epochs with batches of 256 and shows two maps without numbers. Framed: the best cell on
 validation.
 
-{_table(result)}
+{table(("task", "θ", *(f"Δ = {delta:g}" for delta in result["deltas"])), rows)}
 
 {_moved(result)}
 
 {_memory(result)}
 
-What differs from the paper: the first weights of each cell are multiplied by the smallest of a few gains at which
-every layer fires in {100 * result["least_rate"]:g} % of its steps, here {gains[0]:g} to {gains[-1]:g}. Otherwise the
-map would show which layers are silent. {_silent(cells)}
+Unlike in the paper, the initial weights of each cell are multiplied by the smallest of a few gains at which every layer
+fires in {percent(result["least_rate"], 0)} of its steps, here {gains[0]:g} to {gains[-1]:g}. Otherwise the map would
+show which layers are silent. {_silent(cells)}
 """
 
 
-def _table(result: dict[str, Any]) -> str:
-    heads = [f"Δ = {delta:g}" for delta in result["deltas"]]
-    rows = [f"| task | θ | {' | '.join(heads)} |", "|---" * (2 + len(heads)) + "|"]
-    for task, cells in result["cells"].items():
-        for theta, shares in zip(result["thetas"], _shares(cells), strict=True):
-            rows.append(f"| {TASKS[task]} | {theta:g} | {' | '.join(f'{share:.1f} %' for share in shares)} |")
-    return "\n".join(rows)
-
-
 def _moved(result: dict[str, Any]) -> str:
-    places, said = [], []
+    places, sentences = [], []
     for task, cells in result["cells"].items():
         shares = _shares(cells)
         row, column = _best(cells)
         best = shares[row][column]
         near = [best - share <= by_chance((best, share), result["tested"]) for line in shares for share in line]
         places.append((row, column))
-        said.append(
+        sentences.append(
             f"On {TASKS[task]} the best cell is Δ = {result['deltas'][column]:g}, θ = {result['thetas'][row]:g} with "
-            f"{best:.1f} % on test; {sum(near)} of {len(near)} cells, itself included, are no worse than the draw of "
-            f"test images explains."
+            f"{best:.1f} % on test; {sum(near)} of {len(near)} cells, including itself, are not significantly worse."
         )
-    return " ".join([*said, _shift(result, *places)])
+    return " ".join([*sentences, _shift(result, *places)])
 
 
 def _shift(result: dict[str, Any], first: tuple[int, int], second: tuple[int, int]) -> str:
-    """Whether the best cell on sMNIST is worse on psMNIST than the best one there, beyond chance."""
-    claim = "The paper sees a shift of the sensitive region from sMNIST to psMNIST."
+    """Whether the best cell on sMNIST is significantly worse on psMNIST than the best one there."""
+    claim = "The paper sees the sensitive region shift from sMNIST to psMNIST."
     if first == second:
         return f"{claim} Here the best cell is the same for both."
     shares = _shares(result["cells"]["psmnist-bitrev"])
     theirs, best = shares[first[0]][first[1]], shares[second[0]][second[1]]
     apart = best - theirs > by_chance((best, theirs), result["tested"])
-    seen = "so it moves here, too (one seed)" if apart else "too close to tell whether it moves"
-    return f"{claim} Here sMNIST's best cell has {theirs:.1f} % on psMNIST and the best one there {best:.1f} %, {seen}."
+    verdict = "so it shifts here as well (one seed)" if apart else "not a significant shift"
+    return (
+        f"{claim} Here sMNIST's best cell has {theirs:.1f} % on psMNIST and the best one there {best:.1f} %, {verdict}."
+    )
 
 
 def _memory(result: dict[str, Any]) -> str:
-    said = []
+    best = []
     for task, cells in result["cells"].items():
         shares = _shares(cells, "validation")
         by_delta = [sum(column) / len(column) for column in zip(*shares, strict=True)]
         by_theta = [sum(row) / len(row) for row in shares]
-        delta = max(range(len(by_delta)), key=by_delta.__getitem__)
-        theta = max(range(len(by_theta)), key=by_theta.__getitem__)
-        said.append(
+        delta, theta = by_delta.index(max(by_delta)), by_theta.index(max(by_theta))
+        best.append(
             f"for {TASKS[task]} Δ = {result['deltas'][delta]:g} ({by_delta[delta]:.1f} % over all θ) and "
             f"θ = {result['thetas'][theta]:g} ({by_theta[theta]:.1f} % over all Δ)"
         )
     return (
-        f"By its mean on validation the best is {'; '.join(said)}. A potential is down to 1/e after τ/Δ "
-        "steps and turns once in 2π/(Δθ)."
+        f"The best means on validation are {'; '.join(best)}. A potential decays to 1/e in τ/Δ steps and has a period "
+        "of 2π/(Δθ) steps."
     )
 
 

@@ -1,5 +1,6 @@
-"""The paper's table of the Long Range Arena, beside whatever has been trained here. Nothing is trained for it."""
+"""The paper's table of the Long Range Arena, beside the networks trained so far. Nothing is trained for this page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,8 @@ from matplotlib.figure import Figure
 
 from ..models.storage import SHIPPED
 from ..plot import figure, hatches, styled
-from .finished import finished
-from .workplace import Workplace
+from .pages import table
+from .workplace import Workplace, finished
 
 TITLE = "The Long Range Arena: ours, the paper's and the best published"
 TASKS = {
@@ -16,7 +17,7 @@ TASKS = {
     "pathx": "Path-X",
 }  # fmt: skip
 CHANCE = (10.0, 50.0, 50.0, 10.0, 50.0, 50.0)
-# The paper's table in %, in the order of TASKS without Path-X, and the average it prints.
+# The paper's table in %, in the order of TASKS without Path-X, and its printed average.
 PAPER = {
     "Transformer": ((36.37, 64.27, 57.46, 42.44, 71.40), 54.39),
     "S4 (both ways)": ((59.60, 86.82, 90.90, 88.65, 94.20), 84.03),
@@ -29,17 +30,17 @@ PAPER = {
     "PRF, SD-TCM (the paper)": ((59.20, 86.33, 89.88, 84.77, 91.76), 82.39),
 }
 THEIRS, S4 = "PRF, SD-TCM (the paper)", "S4 (both ways)"
-# The best spiking networks that have been published, each task on its own, in the order of TASKS.
+# The best published spiking network of each task, in the order of TASKS.
 BEST = (60.23, 86.52, 90.22, 88.21, 93.68, 94.82)
 
 
 def run(workplace: Workplace) -> dict[str, Any]:
-    # Where `resofire train` puts its runs, and where these experiments do.
+    # Where `resofire train` and where these experiments put their runs.
     return {"shipped": collected(SHIPPED), "trained": collected(Path("runs"), workplace.runs)}
 
 
 def collected(*folders: Path) -> dict[str, dict[str, Any]]:
-    """The finished run of each task under these folders: of those tested on most sequences, the best on validation."""
+    """Find a finished run of each task: of those tested on most sequences, the best on validation."""
     best: dict[str, dict[str, Any]] = {}
     for _, row in finished(TASKS, *folders):
         if row["task"] not in best or _rank(row) > _rank(best[row["task"]]):
@@ -47,8 +48,8 @@ def collected(*folders: Path) -> dict[str, dict[str, Any]]:
     return best
 
 
-def _rank(found: dict[str, Any]) -> tuple[int, float]:
-    return found["tested"], found["validation"]
+def _rank(row: dict[str, Any]) -> tuple[int, float]:
+    return row["tested"], row["validation"]
 
 
 @styled
@@ -69,79 +70,71 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def _ours(result: dict[str, Any]) -> list[float | None]:
-    """What is shipped, else what was trained, in %."""
-    found = {**result["trained"], **result["shipped"]}
-    return [100 * found[task]["test"] if task in found else None for task in TASKS]
+    """Test accuracy in % of the shipped networks, otherwise of the trained ones."""
+    return _tests({**result["trained"], **result["shipped"]})
+
+
+def _tests(rows: dict[str, Any]) -> list[float | None]:
+    return [100 * rows[task]["test"] if task in rows else None for task in TASKS]
 
 
 def page(result: dict[str, Any]) -> str:
     kinds = {"Resofire, shipped": result["shipped"], "Resofire, trained here": result["trained"]}
-    rows = [
-        _row(label, [100 * found[task]["test"] if task in found else None for task in TASKS])
-        for label, found in kinds.items()
-    ]
+    rows = [_row(label, _tests(each)) for label, each in kinds.items()]
     rows.append(_row("best published spiking", BEST))
     rows += [_row(label, (*shares, None)) for label, (shares, _) in reversed(PAPER.items())]
     rows.append(_row("chance", CHANCE))
     return f"""
-Test accuracy in %. A cell is empty where nothing is published or nothing has been trained; runs that were cut to a
-number of steps, as those of the other pages here, do not count. The average is over the five tasks without Path-X,
-which the paper leaves unsolved.
+Test accuracy in %. A cell is empty where nothing is published or trained; runs cut to a number of steps, like those of
+the other pages here, do not count. The average is over the five tasks without Path-X, which the paper leaves unsolved.
 
-| network | {" | ".join(TASKS.values())} | average |
-|---{"|---" * len(TASKS)}|---|
-{chr(10).join(rows)}
+{table(("network", *TASKS.values(), "average"), rows)}
 
 {_runs(kinds)}
 
-{_compared(result)} Best published is the best spiking network of each task on
-its own that we know of. {_averages()}
+{_compared(result)} Best published is the best spiking network of each task that we know of. {_averages()}
 """
 
 
-def _row(label: str, shares: tuple[float | None, ...] | list[float | None]) -> str:
-    cells = ["" if share is None else f"{share:.2f}" for share in shares]
-    return f"| {label} | {' | '.join(cells)} | {_average(shares)} |"
+def _row(label: str, shares: Sequence[float | None]) -> list[str]:
+    return [label, *("" if share is None else f"{share:.2f}" for share in shares), _average(shares)]
 
 
-def _average(shares: tuple[float | None, ...] | list[float | None]) -> str:
+def _average(shares: Sequence[float | None]) -> str:
     five = [share for share in shares[:5] if share is not None]
     return f"{sum(five) / 5:.2f}" if len(five) == 5 else ""
 
 
 def _runs(kinds: dict[str, dict[str, Any]]) -> str:
     rows = [
-        f"| {title} | `{each['recipe']}` in `{each['run']}` | {each['parameters']:,} | {each['epochs']:,} epochs, "
-        f"batches of {each['batch']} | {each['tested']:,} |"
-        for found in kinds.values()
+        (title, f"`{each['recipe']}` in `{each['run']}`", f"{each['parameters']:,}",
+         f"{each['epochs']:,} epochs, batches of {each['batch']}", f"{each['tested']:,}")
+        for of_kind in kinds.values()
         for task, title in TASKS.items()
-        if (each := found.get(task))
-    ]
+        if (each := of_kind.get(task))
+    ]  # fmt: skip
     if not rows:
-        return (
-            "Nothing has been trained for it yet: no network is shipped for these tasks and no finished run was found."
-        )
-    head = "| task | recipe and run | parameters | trained | test sequences |\n|---|---|---|---|---|\n"
-    text = "What ours are. Of several runs, one that was tested on most sequences, and of those the best on validation:"
-    return f"{text}\n\n{head}" + "\n".join(rows)
+        return "Nothing has been trained yet: no network is shipped for these tasks and no finished run was found."
+    text = "Our runs. Of several runs of a task, the best on validation among those tested on most sequences:"
+    return f"{text}\n\n{table(('task', 'recipe and run', 'parameters', 'trained', 'test sequences'), rows)}"
 
 
 def _compared(result: dict[str, Any]) -> str:
-    said = [
+    differences = [
         f"{title} {ours - theirs:+.1f}"
         for title, ours, theirs in zip(TASKS.values(), _ours(result), (*PAPER[THEIRS][0], None), strict=True)
         if ours is not None and theirs is not None
     ]
-    if not said:
-        return "There is nothing of ours to set beside the paper's."
-    return f"Ours less the paper's, in points: {', '.join(said)}."
+    if not differences:
+        return "There is no result of ours to compare with the paper's."
+    return f"Ours minus the paper's, in points: {', '.join(differences)}."
 
 
 def _averages() -> str:
-    """Which of the averages that the paper prints do not follow from its figures."""
+    """Which of the paper's printed averages do not follow from its numbers."""
     wrong = [
         f"{label} {_average(shares)}, not {printed:.2f}"
         for label, (shares, printed) in PAPER.items()
         if abs(float(_average(shares)) - printed) > 0.02
     ]
-    return f"Averages are worked out here; the paper's differ for: {', '.join(wrong)}." if wrong else ""
+    return f"Averages are recomputed; the paper's differ for: {', '.join(wrong)}." if wrong else ""

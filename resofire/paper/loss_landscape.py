@@ -1,9 +1,9 @@
 """The paper's loss landscapes: one network on psMNIST, trained with fast, moderate and slow decay and with resonance.
 
-The networks are those of the sweep of the decay, at the same budget. A plane is laid through the trained weights along
-two random directions. A direction is drawn from a normal distribution and each row of a weight matrix (the weights into
-one neuron) scaled to the norm of that row of the trained weights (Li et al. 2018); biases and neurons stay as they are.
-The draws are the same for all four networks.
+The networks are those of the decay sweep at the same budget. A plane goes through the trained weights along two random
+directions. A direction is sampled from a normal distribution, each row of a weight matrix (the weights into one neuron)
+scaled to the norm of that row of the trained weights (Li et al. 2018); biases and neurons are fixed. All four networks
+have the same samples.
 """
 
 import json
@@ -24,28 +24,26 @@ from ..atomic import write_atomic
 from ..models import Feedforward, load
 from ..plot import figure, styled
 from . import decay as sweep
+from .pages import percent, table
 from .workplace import Trained, Workplace, read_kept
 
 TITLE = "Loss landscapes on psMNIST: fast, moderate and slow decay, and resonance"
-# The kind of neuron is as in the sweep of the decay, whose networks these are.
+# Decay, and kind of neuron as in the decay sweep.
 CASES = {
-    "fast": (0.5, "plain"),
-    "moderate": (0.97, "plain"),
-    "slow": (0.999, "plain"),
-    "resonate": (0.999, "oscillating"),
-}
+    "fast": (0.5, "plain"), "moderate": (0.97, "plain"), "slow": (0.999, "plain"), "resonate": (0.999, "oscillating"),
+}  # fmt: skip
 LABELS = {"fast": "fast decay", "moderate": "moderate decay", "slow": "slow decay", "resonate": "resonate"}
 TASK, CHUNK, RADIUS = "psmnist-bitrev", 64, 1.0
 LEVELS = 10
-# Test accuracy below which a network counts as hardly trained.
+# Test accuracy below which a network counts as untrained.
 LEARNT = 0.5
-# Planes, points along a side, images: the last that the budget has room for is taken.
+# Planes, points along a side, images: the last plan that fits the budget is used.
 PLANS = ((1, 5, 16), (1, 9, 32), (1, 9, 64), (1, 13, 64), (2, 13, 64), (3, 13, 128), (3, 17, 128), (3, 17, 256),
          (3, 21, 256), (3, 25, 512))  # fmt: skip
 
 
 class Claim(NamedTuple):
-    """What the paper says of its figure, as something that can be measured in one plane."""
+    """A statement of the paper about its figure, and its measurement in one plane."""
 
     says: str
     measured: str
@@ -78,35 +76,30 @@ def run(workplace: Workplace) -> dict[str, Any]:
         surfaces = _kept(done.folder / "landscape.json", model, batches, plan)
         beta, kind = CASES[label]
         cases[label] = {
-            "beta": beta,
-            "theta": sweep.THETAS[kind],
-            "accuracy": done.result["accuracy"],
-            "tested": done.tested,
-            "trained_loss": surfaces[0][side // 2][side // 2],
-            "surfaces": surfaces,
+            "beta": beta, "theta": sweep.THETAS[kind], "accuracy": done.result["accuracy"],
+            "tested": done.scale["tested"], "trained_loss": surfaces[0][side // 2][side // 2], "surfaces": surfaces,
             "numbers": [smoothness(np.array(surface), 2 * RADIUS / (side - 1)) for surface in surfaces],
-        }
+        }  # fmt: skip
     first, model = next(iter(trained.values()))
     return {
-        "task": TASK, "steps": first.config.steps, "epochs": first.epochs, "batch": sweep.BATCH, "planes": planes,
-        "side": side, "images": images, "radius": RADIUS, "cases": cases,
+        "task": TASK, **first.scale, "planes": planes, "side": side, "images": images, "radius": RADIUS, "cases": cases,
         "weights": sum(weight.numel() for weight in direction(model, seed=0)),
     }  # fmt: skip
 
 
 def networks(workplace: Workplace) -> dict[str, tuple[Trained, Feedforward]]:
-    """The four networks, as they are in the sweep of the decay at this budget."""
-    trained, found = sweep.networks(workplace), {}
+    """Return the four networks of the decay sweep at this budget."""
+    trained, pairs = sweep.networks(workplace), {}
     for case, which in CASES.items():
         done = trained[sweep.label(*which)]
         model = load(done.folder)
         assert isinstance(model, Feedforward)
-        found[case] = (done, model)
-    return found
+        pairs[case] = (done, model)
+    return pairs
 
 
 def _plan(workplace: Workplace, models: list[Feedforward], split: data.Split) -> tuple[int, int, int]:
-    """As many planes, points and images as a quarter of the budget has room for; found once and kept."""
+    """Planes, points and images that fit a quarter of the budget; determined once and kept."""
     file = workplace.folder / "plan.json"
     if not file.exists():
         seconds = sum(_seconds_per_image(model, _images(split, PLANS[0][2])) for model in models)
@@ -119,9 +112,9 @@ def _plan(workplace: Workplace, models: list[Feedforward], split: data.Split) ->
 
 def _seconds_per_image(model: Feedforward, batches: list[data.Batch]) -> float:
     loss(model, batches)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     loss(model, batches)
-    return (time.perf_counter() - begun) / sum(len(batch.labels) for batch in batches)
+    return (time.perf_counter() - start) / sum(len(batch.labels) for batch in batches)
 
 
 def _images(split: data.Split, count: int) -> list[data.Batch]:
@@ -131,7 +124,7 @@ def _images(split: data.Split, count: int) -> list[data.Batch]:
 
 @torch.no_grad()
 def loss(model: Feedforward, batches: list[data.Batch]) -> float:
-    """The mean over all images."""
+    """Mean loss over all images."""
     total = sum(float(cross_entropy(model(batch.x), batch.labels, reduction="sum")) for batch in batches)
     return total / sum(len(batch.labels) for batch in batches)
 
@@ -139,7 +132,7 @@ def loss(model: Feedforward, batches: list[data.Batch]) -> float:
 def _kept(
     file: Path, model: Feedforward, batches: list[data.Batch], plan: tuple[int, int, int]
 ) -> list[list[list[float]]]:
-    """The losses over each plane; those that are in the file are read."""
+    """Losses over each plane; those in the file are read."""
     planes, side, _ = plan
     kept = read_kept(file) if file.exists() else {}
     surfaces = kept["surfaces"] if kept.get("plan") == list(plan) else []
@@ -151,19 +144,19 @@ def _kept(
 
 
 def direction(model: Feedforward, seed: int) -> list[Tensor]:
-    """A random direction for each weight matrix, its rows as long as those of the weights."""
+    """A random direction for each weight matrix, with the row norms of the weights."""
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    directions = []
     for linear in model.linears:
         weight = linear.get_parameter("weight").detach()
-        drawn = torch.randn(weight.shape, generator=generator)
-        found.append(drawn * weight.norm(dim=1, keepdim=True) / drawn.norm(dim=1, keepdim=True))
-    return found
+        sample = torch.randn(weight.shape, generator=generator)
+        directions.append(sample * weight.norm(dim=1, keepdim=True) / sample.norm(dim=1, keepdim=True))
+    return directions
 
 
 @torch.no_grad()
 def surface(model: Feedforward, batches: list[data.Batch], along: list[list[Tensor]], side: int) -> list[list[float]]:
-    """The loss at side x side points; a row for each step along the second direction. The weights come back."""
+    """The loss at side x side points, one row per step along the second direction. The weights are restored."""
     weights = [linear.get_parameter("weight") for linear in model.linears]
     middle = [weight.clone() for weight in weights]
     at = np.linspace(-RADIUS, RADIUS, side).tolist()
@@ -182,30 +175,30 @@ def surface(model: Feedforward, batches: list[data.Batch], along: list[list[Tens
 
 
 def smoothness(losses: np.ndarray, step: float) -> dict[str, float]:
-    """What a surface of losses, `step` apart, comes to.
+    """Statistics of a surface of losses, `step` apart.
 
-    range            highest less lowest
-    slope            norm of the gradient, mean over the grid
-    roughness        size of the second differences along both axes, mean, as a share of the range
-    not_quadratic    share of the variance that the best quadratic surface does not explain
-    minima           points inside that are below all eight neighbours
+    range            highest minus lowest
+    slope            mean norm of the gradient
+    roughness        mean absolute second difference along both axes, as a share of the range
+    not_quadratic    share of the variance that the best quadratic fit does not explain
+    minima           inner points below all eight neighbours
     """
     height = float(np.ptp(losses))
     slope = float(np.hypot(*np.gradient(losses, step)).mean())
-    found = {"range": height, "slope": slope, "roughness": 0.0, "not_quadratic": 0.0, "minima": _minima(losses)}
+    statistics = {"range": height, "slope": slope, "roughness": 0.0, "not_quadratic": 0.0, "minima": _minima(losses)}
     if height > 0:
         bends = np.concatenate([np.diff(losses, 2, axis).ravel() for axis in (0, 1)])
-        found["roughness"] = float(np.abs(bends).mean()) / height
-        found["not_quadratic"] = _not_quadratic(losses)
-    return found
+        statistics["roughness"] = float(np.abs(bends).mean()) / height
+        statistics["not_quadratic"] = _not_quadratic(losses)
+    return statistics
 
 
 def _not_quadratic(losses: np.ndarray) -> float:
     y, x = (axis.ravel().astype(float) for axis in np.indices(losses.shape))
     terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], 1)
-    wanted = losses.ravel()
-    fitted = terms @ np.linalg.lstsq(terms, wanted, rcond=None)[0]
-    return float(((wanted - fitted) ** 2).sum() / ((wanted - wanted.mean()) ** 2).sum())
+    values = losses.ravel()
+    fitted = terms @ np.linalg.lstsq(terms, values, rcond=None)[0]
+    return float(((values - fitted) ** 2).sum() / ((values - values.mean()) ** 2).sum())
 
 
 def _minima(losses: np.ndarray) -> int:
@@ -227,7 +220,7 @@ def draw(result: dict[str, Any]) -> Figure:
     greys = LinearSegmentedColormap.from_list("greys", ["#ffffff", "#8c8c8c"])
     at = np.linspace(-result["radius"], result["radius"], result["side"])
     for (label, losses), panel in zip(surfaces.items(), panels, strict=True):
-        # Levels must rise, even over a plain.
+        # Levels must increase, even on a flat surface.
         levels = np.linspace(losses.min(), max(losses.max(), losses.min() + 1e-6), LEVELS)
         panel.contourf(at, at, losses, levels, cmap=greys)
         lines = panel.contour(at, at, losses, levels, colors="black", linewidths=1.1)
@@ -242,57 +235,57 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def page(result: dict[str, Any]) -> str:
-    rows = []
-    for label, case in result["cases"].items():
-        numbers = case["numbers"]
-        theta = "π/2" if case["theta"] else "0"
-        rows.append(
-            f"| {LABELS[label]} | {case['beta']:g} | {theta} | {100 * case['accuracy']['test']:.2f} % | "
-            f"{case['trained_loss']:.3f} | {_spread(numbers, 'range')} | {_spread(numbers, 'slope')} | "
-            f"{_spread(numbers, 'roughness')} | {_spread(numbers, 'not_quadratic')} | {_spread(numbers, 'minima')} |"
-        )
+    rows = [
+        (LABELS[label], f"{case['beta']:g}", "π/2" if case["theta"] else "0", percent(case["accuracy"]["test"], 2),
+         f"{case['trained_loss']:.3f}",
+         *(_spread(case["numbers"], name) for name in ("range", "slope", "roughness", "not_quadratic", "minima")))
+        for label, case in result["cases"].items()
+    ]  # fmt: skip
     planes = result["planes"]
     held = [_held(claim, result) for claim in CLAIMS]
-    claims = [
-        f"| {claim.says} | {claim.measured} | {_verdict(times, planes)} |"
-        for claim, times in zip(CLAIMS, held, strict=True)
-    ]
+    claims = [(claim.says, claim.measured, _verdict(times, planes)) for claim, times in zip(CLAIMS, held, strict=True)]
     always, never = sum(times == planes for times in held), sum(times == 0 for times in held)
-    tested = result["cases"]["fast"]["tested"]
-    several = f"{planes} planes; means, with the least and the most in brackets" if planes > 1 else "one plane"
-    epochs = result["epochs"]
+    several = f"{planes} planes; means, with minimum and maximum in brackets" if planes > 1 else "one plane"
+    head = (
+        "case",
+        "β",
+        "θ",
+        "test accuracy",
+        "loss, trained",
+        "range",
+        "slope",
+        "roughness",
+        "not quadratic",
+        "minima",
+    )
     return f"""
-Network 1-64-256-256-10, Δ = 1, β and θ the same for all neurons and not trained; psMNIST in the bitrev order,
-{result["steps"]:,} steps of {result["batch"]} images ({epochs:.2f} epochs; the paper trains 50), one seed. The paper
-does not say which β its cases have; these are ours. Accuracy is that on {tested:,} test images.
+Network 1-64-256-256-10, Δ = 1, β and θ equal for all neurons and not trained; psMNIST in bit-reversed order,
+{result["steps"]:,} steps of {result["batch"]} images ({result["epochs"]:.2f} epochs; the paper trains 50), one seed.
+The paper does not give the β of its cases; these are ours. Accuracy on {result["cases"]["fast"]["tested"]:,} test
+images.
 
-Each plane goes through the trained weights along two random directions. A direction is drawn from a normal
+Each plane goes through the trained weights along two random directions. A direction is sampled from a normal
 distribution, and each row of a weight matrix scaled to the norm of that row of the trained weights (Li et al. 2018).
-All four weight matrices move; biases and neurons do not. The directions are not made orthogonal, and their draw is the
+All four weight matrices move; biases and neurons do not. The directions are not orthogonalised, and the samples are the
 same for each case. {result["side"]} x {result["side"]} points from -{result["radius"]:g} to {result["radius"]:g}; the
-loss is the mean over the same {result["images"]} training images. Each panel of the figure has
-{LEVELS} contour levels of its own, from its lowest loss to its highest.
+loss is the mean over the same {result["images"]} training images. Each panel of the figure has {LEVELS} contour levels
+of its own, from its lowest loss to its highest.
 
-| case | β | θ | test accuracy | loss, trained | range | slope | roughness | not quadratic | minima |
-|---|---|---|---|---|---|---|---|---|---|
-{chr(10).join(rows)}
+{table(head, rows)}
 
-From {several}. *Slope* is the mean norm of the gradient on the grid, *roughness* the mean size of the second
-differences over the range of the loss, *not quadratic* the share of the variance that the best quadratic surface
-leaves, *minima* the points inside that are below all eight neighbours. A smooth bowl has low roughness, little that is
-not quadratic and one minimum.
+From {several}. *Slope* is the mean norm of the gradient on the grid, *roughness* the mean absolute second difference
+over the range of the loss, *not quadratic* the share of the variance that the best quadratic fit leaves, *minima* the
+inner points below all eight neighbours. A smooth bowl has low roughness, little that is not quadratic and one minimum.
 
-| the paper reads off its figure | measured here as | seen |
-|---|---|---|
-{chr(10).join(claims)}
+{table(("the paper's reading of its figure", "measured here as", "confirmed"), claims)}
 
 Of these {len(CLAIMS)}, {_count(always)} in every plane and {_count(never)} in none.
 {_best(result)}
 
-What is to be said against such pictures: spikes are steps, so the loss over the weights before neurons is a
-staircase, smoothed only by the number of images, and its slope is not the surrogate gradient that training follows. Two
-directions out of {result["weights"]:,} show little of a landscape. The paper sees overlapping contours in (c);
-contours cannot overlap: where they seem to, the loss is steep.
+Limits of such pictures: spikes are steps, so the loss over the weights before neurons is a staircase, smoothed only by
+the number of images, and its slope is not the surrogate gradient that training follows. Two directions out of
+{result["weights"]:,} show little of a landscape. The paper sees overlapping contours in (c); contours cannot overlap:
+where they seem to, the loss is steep.
 """
 
 
@@ -303,7 +296,7 @@ def _spread(numbers: list[dict[str, float]], name: str) -> str:
 
 
 def _held(claim: Claim, result: dict[str, Any]) -> int:
-    """In how many planes."""
+    """In how many planes a claim holds."""
     planes = zip(*(case["numbers"] for case in result["cases"].values()), strict=True)
     return sum(claim.holds(dict(zip(result["cases"], plane, strict=True))) for plane in planes)
 
@@ -315,7 +308,7 @@ def _verdict(times: int, planes: int) -> str:
 
 
 def _count(times: int) -> str:
-    return "1 is seen" if times == 1 else f"{times or 'none'} are seen"
+    return "1 is confirmed" if times == 1 else f"{times or 'none'} are confirmed"
 
 
 def _best(result: dict[str, Any]) -> str:
@@ -323,10 +316,10 @@ def _best(result: dict[str, Any]) -> str:
     best = max(shares, key=shares.__getitem__)
     least = min(result["cases"], key=lambda label: result["cases"][label]["trained_loss"])
     same = "which also has" if best == least else f"while {LABELS[least]} has"
-    said = f"The best test accuracy is that of {LABELS[best]}, {same} the lowest training loss."
+    sentence = f"The best test accuracy is that of {LABELS[best]}, {same} the lowest training loss."
     behind = [LABELS[label] for label, share in shares.items() if share < LEARNT]
     if not behind:
-        return said
-    return f"""{said}
+        return sentence
+    return f"""{sentence}
 Below {100 * LEARNT:g} % at this budget: {", ".join(behind)}. There the landscape is one near the start of training, and
 a smooth one may just be flat."""

@@ -1,7 +1,7 @@
-"""The paper's picture of the problem: fast decay forgets, slow decay blurs, resonance tells apart. As numbers.
+"""The paper's picture of the problem, in numbers: fast decay forgets, slow decay blurs, resonance discriminates.
 
-Two inputs of size 1 arrive; how does the potential at the second depend on the first? Case 1 has the first input at t0.
-Case 2 has none at all (the paper's test of forgetting), or has it a little later (its test of ambiguity).
+Two inputs of size 1 arrive. How does the potential at the second depend on the first? Case 1 has the first input at t0.
+Case 2 has none (the paper's test of forgetting), or has it a little later (its test of ambiguity).
 """
 
 import math
@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ..nn import LIF, PRF
-from ..plot import figure, lines, styled
+from ..plot import figure, styled
+from .pages import plain_lines, rounded, short, table
 from .workplace import Workplace
 
-TITLE = "What a neuron knows of an input long ago: fast decay, slow decay, resonance"
+TITLE = "What a neuron remembers of a distant input: fast decay, slow decay, resonance"
 STEPS, SECOND, FIRST, SHIFT, PERIOD = 240, 200, 40, 10, 40
 FAST, SLOW = 8.0, 600.0
 TITLES = {"fast": "fast decay", "slow": "slow decay", "prf": "slow decay with resonance"}
@@ -25,55 +26,51 @@ def run(workplace: Workplace) -> dict[str, Any]:
     neurons: dict[str, LIF | PRF] = {
         "fast": LIF(1, tau=FAST, reset="none", threshold=math.inf),
         "slow": LIF(1, tau=SLOW, reset="none", threshold=math.inf),
-        # The decay of "slow": only the rotation is new.
+        # The decay of "slow", with a rotation.
         "prf": PRF(1, tau=SLOW, delta=1.0, theta=2 * math.pi / PERIOD, train_delta=False, train_theta=False,
                    threshold=math.inf),
     }  # fmt: skip
     shifts = range(PERIOD + 1)
-    found = {}
+    results = {}
     for name, neuron in neurons.items():
         neuron.double()
         u, r = _potentials(neuron, [None, *(FIRST + shift for shift in shifts)])
         at = u[:, SECOND]
         left = math.hypot(float(at[1] - at[0]), float(r[1, SECOND] - r[0, SECOND]))
-        found[name] = {
+        results[name] = {
             "tau": FAST if name == "fast" else SLOW,
             "left": left,
             "with_and_without": float(at[1] - at[0]),
             "shifted": float(at[1 + SHIFT] - at[1]),
-            "over_shifts": [_short(float((value - at[1]).abs())) for value in at[1:]],
+            "over_shifts": [short(float((value - at[1]).abs())) for value in at[1:]],
             "whole_over_shifts": [
-                _short(math.hypot(float(a), float(b)))
+                short(math.hypot(float(a), float(b)))
                 for a, b in zip(at[1:] - at[1], r[1:, SECOND] - r[1, SECOND], strict=True)
             ],
-            "potentials": [[round(value, 3) for value in u[row].tolist()] for row in (1, 1 + SHIFT)],
+            "potentials": [rounded(u[row], 3) for row in (1, 1 + SHIFT)],
         }
     return {
         "steps": STEPS, "first": FIRST, "second": SECOND, "shift": SHIFT, "period": PERIOD, "shifts": list(shifts),
-        "neurons": found,
+        "neurons": results,
     }  # fmt: skip
 
 
 def _potentials(neuron: LIF | PRF, firsts: list[int | None]) -> tuple[Tensor, Tensor]:
-    """Potential and its imaginary part (0 for a LIF), a row for each time of the first input."""
+    """Potential and imaginary part (0 for a LIF), one row per time of the first input."""
     current = torch.zeros(len(firsts), STEPS, 1, dtype=torch.float64)
     current[:, SECOND] = 1.0
     for row, first in enumerate(firsts):
         if first is not None:
             current[row, first] = 1.0
     traced = neuron.trace(current)
-    u = traced.argument[:, :, 0] + neuron.threshold
+    u = traced.u[:, :, 0]
     return u, traced.r[:, :, 0] if "r" in traced.states else torch.zeros_like(u)
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
 
 
 @styled
 def draw(result: dict[str, Any]) -> Figure:
     drawn, panels = figure(1, 4, height=1.95)
-    styles = [{**each, "marker": ""} for each, _ in zip(lines(), range(3), strict=False)]
+    styles = plain_lines(3)
     for (name, each), panel in zip(result["neurons"].items(), panels, strict=False):
         for case, potential in enumerate(each["potentials"]):
             first = result["first"] + case * result["shift"]
@@ -95,31 +92,28 @@ def draw(result: dict[str, Any]) -> Figure:
 
 def page(result: dict[str, Any]) -> str:
     rows = [
-        f"| {TITLES[name]} (τ = {each['tau']:g}) | {each['left']:.2g} | {each['with_and_without']:.2g} | "
-        f"{abs(each['shifted']):.2g} |"
+        (f"{TITLES[name]} (τ = {each['tau']:g})", f"{each['left']:.2g}", f"{each['with_and_without']:.2g}",
+         f"{abs(each['shifted']):.2g}")
         for name, each in result["neurons"].items()
-    ]
-    slow, prf = result["neurons"]["slow"], result["neurons"]["prf"]
-    gain = abs(prf["shifted"] / slow["shifted"])
-    period = result["period"]
-    half = prf["over_shifts"][period // 2]
+    ]  # fmt: skip
+    slow, prf, period = result["neurons"]["slow"], result["neurons"]["prf"], result["period"]
+    head = ("neuron", "left of the first", "difference: with a first or without",
+            f"first {result['shift']} steps later or not")  # fmt: skip
     return f"""
-Inputs of 1 at steps {result["first"]} and {result["second"]}, no reset, no threshold; the resonating neuron is the slow
-one and turns once in {period} steps.
+Inputs of 1 at steps {result["first"]} and {result["second"]}, no reset, no threshold; the resonating neuron has the
+slow decay and a period of {period} steps.
 
 At the second input:
 
-| neuron | left of the first | difference: with a first or without | first {result["shift"]} steps later or not |
-|---|---|---|---|
-{chr(10).join(rows)}
+{table(head, rows)}
 
-The paper draws this without numbers. They say what it says: with fast decay cases 1 and 2 are the same to
-{result["neurons"]["fast"]["with_and_without"]:.0e}; with slow decay the first input is there, but when it came changes
-the potential by {100 * abs(slow["shifted"]):.1f} % of an input; resonance makes that {gain:.0f} times as much, at the
-same decay.
+The paper draws this without numbers; the numbers confirm it. With fast decay cases 1 and 2 agree to
+{result["neurons"]["fast"]["with_and_without"]:.0e}. With slow decay the first input is still present, but its time
+changes the potential by only {100 * abs(slow["shifted"]):.1f} % of an input; resonance makes that
+{abs(prf["shifted"] / slow["shifted"]):.0f} times as much, at the same decay.
 
-What the drawing does not show: the difference depends on the shift, largest at half a turn ({half:.2f}), and after a
-whole turn ({period} steps) it is back at {prf["over_shifts"][period]:.3f}, close to the slow LIF's
-{slow["over_shifts"][period]:.3f}: a single resonating neuron is ambiguous again, one period apart. It takes neurons of
-several θ, which is what a layer has.
+Not in the drawing: the difference depends on the shift. It is largest at half a period
+({prf["over_shifts"][period // 2]:.2f}), and after a whole period ({period} steps) it is back at
+{prf["over_shifts"][period]:.3f}, close to the slow LIF's {slow["over_shifts"][period]:.3f}: a single resonating neuron
+is ambiguous by its period. A layer resolves this with neurons of several θ.
 """

@@ -1,4 +1,4 @@
-"""The paper's tables of θ's first range on each task of the Long Range Arena, with our smaller networks."""
+"""The paper's tables of the initial range of θ on each task of the Long Range Arena, with our smaller networks."""
 
 import math
 from collections.abc import Callable
@@ -11,22 +11,19 @@ from ..data import DataError
 from ..models import ClassifierConfig, RetrievalConfig
 from ..nn import PRFConfig
 from ..plot import figure, lines, styled
-from ..recipes.image import image_small
-from ..recipes.listops import listops_small
-from ..recipes.pathfinder import pathfinder_small
-from ..recipes.retrieval import retrieval_small
-from ..recipes.text import text_small
+from ..recipes import image_small, listops_small, pathfinder_small, retrieval_small, text_small
 from ..train import RunConfig
+from .pages import percent, table
 from .workplace import Trained, Workplace, by_chance
 
-TITLE = "From which range to draw θ: five ranges for each task of the Long Range Arena"
+TITLE = "The initial range of θ: five ranges for each task of the Long Range Arena"
 BATCH = 16
-# Below so many minutes only the first, the paper's best and the last range are tried.
+# Below this budget, in minutes, only the first, the paper's best and the last range are tried.
 WHOLE = 4.0
 
 
 class Ablation(NamedTuple):
-    """One of the paper's tables: accuracy in % with θ from 0 to `tops` times π, and what `tops` are called."""
+    """One of the paper's tables: accuracy in % with θ from 0 to `tops` times π, and the labels of `tops`."""
 
     title: str
     recipe: Callable[[], RunConfig]
@@ -60,14 +57,14 @@ def run(workplace: Workplace) -> dict[str, Any]:
     there = [task for task in TABLES if task not in absent]
     if not there:
         raise DataError(f"theta-ranges: none of its data sets is there; the first: {next(iter(absent.values()))}")
-    found = {}
+    results = {}
     for task in there:
-        table = TABLES[task]
-        labels = table.labels if workplace.minutes >= WHOLE else _fewer(table)
-        configs = {_folder(label): _config(table, label) for label in labels}
+        ablation = TABLES[task]
+        labels = ablation.labels if workplace.minutes >= WHOLE else _fewer(ablation)
+        configs = {_folder(label): _config(ablation, label) for label in labels}
         trained = workplace.train(configs, validations=2, part=task, share=1 / len(there), thin=True)
-        found[task] = _outcome({label: trained[_folder(label)] for label in labels})
-    return {"batch": BATCH, "tasks": found, "absent": list(absent)}
+        results[task] = _outcome({label: trained[_folder(label)] for label in labels})
+    return {"batch": BATCH, "tasks": results, "absent": list(absent)}
 
 
 def _why_absent(workplace: Workplace, task: str) -> str:
@@ -78,21 +75,21 @@ def _why_absent(workplace: Workplace, task: str) -> str:
     return ""
 
 
-def _fewer(table: Ablation) -> tuple[str, ...]:
-    kept = {0, table.accuracy.index(max(table.accuracy)), len(table.labels) - 1}
-    return tuple(label for place, label in enumerate(table.labels) if place in kept)
+def _fewer(ablation: Ablation) -> tuple[str, ...]:
+    kept = {0, ablation.accuracy.index(max(ablation.accuracy)), len(ablation.labels) - 1}
+    return tuple(label for place, label in enumerate(ablation.labels) if place in kept)
 
 
 def _folder(label: str) -> str:
     return label.replace("π", "pi").replace("/", "-over-")
 
 
-def _config(table: Ablation, label: str) -> RunConfig:
-    recipe = table.recipe()
+def _config(ablation: Ablation, label: str) -> RunConfig:
+    recipe = ablation.recipe()
     model = recipe.model
     assert isinstance(model, ClassifierConfig | RetrievalConfig)
     assert isinstance(model.neuron, PRFConfig)
-    top = math.pi * table.tops[table.labels.index(label)]
+    top = math.pi * ablation.tops[ablation.labels.index(label)]
     return replace(recipe, model=replace(model, neuron=replace(model.neuron, theta=(0.0, top))), batch=BATCH)
 
 
@@ -102,9 +99,7 @@ def _outcome(trained: dict[str, Trained]) -> dict[str, Any]:
     return {
         "network": f"{first.config.model.depth} x {first.config.model.features}",
         "parameters": first.result["parameters"],
-        "steps": first.config.steps,
-        "epochs": first.epochs,
-        "tested": first.tested,
+        **first.scale,
         "accuracy": {label: done.result["accuracy"] for label, done in trained.items()},
     }
 
@@ -114,17 +109,17 @@ def draw(result: dict[str, Any]) -> Figure:
     # One panel more, for the legend.
     drawn, panels = figure(3, -(-(len(TABLES) + 1) // 3), width=3.4, height=2.9)
     ours, paper = (style for style, _ in zip(lines(), range(2), strict=False))
-    for (task, table), panel in zip(TABLES.items(), panels, strict=False):
-        panel.plot(range(len(table.labels)), table.accuracy, label="paper", **paper)
+    for (task, ablation), panel in zip(TABLES.items(), panels, strict=False):
+        panel.plot(range(len(ablation.labels)), ablation.accuracy, label="paper", **paper)
         if task in result["tasks"]:
             accuracy = result["tasks"][task]["accuracy"]
-            places = [table.labels.index(label) for label in accuracy]
+            places = [ablation.labels.index(label) for label in accuracy]
             panel.plot(places, [100 * each["test"] for each in accuracy.values()], label="here", **ours)
         else:
             panel.text(0.5, 0.25, "data not there", transform=panel.transAxes, ha="center")
-        panel.axhline(table.chance, color="#6b6b6b", linestyle=":", label="chance")
-        panel.set_xticks(range(len(table.labels)), table.labels, rotation=45)
-        panel.set(title=table.title, ylim=(0, 100))
+        panel.axhline(ablation.chance, color="#6b6b6b", linestyle=":", label="chance")
+        panel.set_xticks(range(len(ablation.labels)), ablation.labels, rotation=45)
+        panel.set(title=ablation.title, ylim=(0, 100))
     for panel in panels[len(TABLES) :]:
         panel.set_axis_off()
     panels[-1].legend(*panels[0].get_legend_handles_labels(), loc="center", fontsize=13)
@@ -134,62 +129,54 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def page(result: dict[str, Any]) -> str:
+    rows = [
+        (TABLES[task].title, each["network"], f"{each['parameters']:,}", f"{each['steps']:,}", f"{each['tested']:,}",
+         f"{TABLES[task].chance:g} %")
+        for task, each in result["tasks"].items()
+    ]  # fmt: skip
+    head = ("task", "blocks x channels", "parameters", "steps", "test sequences", "chance")
     return f"""
-θ of each neuron is drawn evenly from 0 to the value given, then trained. Ours are the `-small` recipes with batches of
-{result["batch"]}, one seed and the same number of steps for all ranges of a task. The weights that are best on
-validation count; of validation and test only some sequences, evenly spread, are looked at.
+Each neuron's θ is sampled uniformly from 0 to the given value, then trained. Ours are the `-small` recipes with batches
+of {result["batch"]}, one seed and the same number of steps for all ranges of a task. Accuracy of the weights that are
+best on validation; validation and test use evenly spaced sequences of their splits.
 
-{_scale(result)}
+{table(head, rows)}
 
-{chr(10).join(_table(task, result) for task in TABLES)}
-{chr(10).join(_seen(task, found) for task, found in result["tasks"].items())}
+{chr(10).join(_ranges(task, result) for task in TABLES)}
+{chr(10).join(_conclusion(task, each) for task, each in result["tasks"].items())}
 
 {_gaps(result["absent"])}
 """
 
 
-def _scale(result: dict[str, Any]) -> str:
-    rows = [
-        f"| {TABLES[task].title} | {found['network']} | {found['parameters']:,} | {found['steps']:,} | "
-        f"{found['tested']:,} | {TABLES[task].chance:g} % |"
-        for task, found in result["tasks"].items()
-    ]
-    head = "| task | blocks x channels | parameters | steps | test sequences | chance |\n|---|---|---|---|---|---|\n"
-    return head + "\n".join(rows)
-
-
-def _table(task: str, result: dict[str, Any]) -> str:
-    table = TABLES[task]
+def _ranges(task: str, result: dict[str, Any]) -> str:
+    ablation = TABLES[task]
     accuracy = result["tasks"].get(task, {"accuracy": {}})["accuracy"]
-    ours = [f"{100 * accuracy[label]['test']:.1f} %" if label in accuracy else "" for label in table.labels]
-    paper = [f"{share:.2f} %" for share in table.accuracy]
-    return f"""| {table.title}, θ up to | {" | ".join(table.labels)} |
-{"|---" * (1 + len(table.labels))}|
-| here | {" | ".join(ours)} |
-| paper | {" | ".join(paper)} |
-"""
+    ours = [percent(accuracy[label]["test"]) if label in accuracy else "" for label in ablation.labels]
+    paper = [f"{share:.2f} %" for share in ablation.accuracy]
+    return table((f"{ablation.title}, θ up to", *ablation.labels), [("here", *ours), ("paper", *paper)]) + "\n"
 
 
-def _seen(task: str, found: dict[str, Any]) -> str:
-    table = TABLES[task]
-    shares = {label: 100 * each["test"] for label, each in found["accuracy"].items()}
-    best = max(shares, key=lambda label: found["accuracy"][label]["validation"])
-    paper = table.labels[table.accuracy.index(max(table.accuracy))]
-    same = "the paper's best, too" if best == paper else f"the paper's best is {paper}"
+def _conclusion(task: str, result: dict[str, Any]) -> str:
+    ablation = TABLES[task]
+    shares = {label: 100 * each["test"] for label, each in result["accuracy"].items()}
+    best = max(shares, key=lambda label: result["accuracy"][label]["validation"])
+    paper = ablation.labels[ablation.accuracy.index(max(ablation.accuracy))]
+    same = "as in the paper" if best == paper else f"the paper's best is {paper}"
     spread = max(shares.values()) - min(shares.values())
-    chance = by_chance(shares.values(), found["tested"])
-    told = "more than" if spread > chance else "too little to tell an order: not more than"
-    above = shares[best] > table.chance + by_chance((table.chance, shares[best]), found["tested"])
-    learned = "" if above else " It is not clearly above guessing yet."
+    chance = by_chance(shares.values(), result["tested"])
+    verdict = "a significant difference" if spread > chance else "not a significant difference"
+    above = shares[best] > ablation.chance + by_chance((ablation.chance, shares[best]), result["tested"])
     return (
-        f"- {table.title}: best on validation with θ up to {best} ({shares[best]:.1f} % on test); {same}. On test the "
-        f"ranges are {spread:.1f} points apart, {told} the draw of test sequences may give ({chance:.1f}); the paper's "
-        f"{max(table.accuracy) - min(table.accuracy):.1f}.{learned}"
+        f"- {ablation.title}: best on validation with θ up to {best} ({shares[best]:.1f} % on test); {same}. On test "
+        f"the ranges are within {spread:.1f} points, {verdict} (limit {chance:.1f}); the paper's are within "
+        f"{max(ablation.accuracy) - min(ablation.accuracy):.1f}."
+        + ("" if above else " It is not yet significantly above chance.")
     )
 
 
 def _gaps(absent: list[str]) -> str:
     if not absent:
-        return "All five data sets were there."
+        return "All five data sets were available."
     titles = ", ".join(TABLES[task].title for task in absent)
-    return f"Empty for want of data: {titles}. `resofire data prepare` says where to get it."
+    return f"Left empty because the data is missing: {titles}. `resofire data prepare` tells where to get it."

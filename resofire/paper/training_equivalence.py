@@ -1,8 +1,7 @@
 """The LIF trained three ways from the same weights and batches: as a loop, decoupled by FFT, and as a fused scan.
 
-In float64 the three give the same spikes and gradients to rounding, so their curves must lie on each other for as long
-as no potential comes within rounding of the threshold. Whichever way a network was trained, it is tested one time step
-after the other.
+In float64 the three give the same spikes and gradients to rounding, so their curves coincide until a potential comes
+within rounding of the threshold. However it was trained, a network is tested step by step.
 """
 
 import time
@@ -20,22 +19,23 @@ from ..models import Feedforward, FeedforwardConfig, build
 from ..nn import LIFConfig
 from ..ops import retain_buffers
 from ..plot import figure, lines, styled
+from .pages import percent, percentages, table
 from .workplace import Workplace
 
 TITLE = "Sequential and parallel training of the LIF"
 BACKENDS = {"reference": "loop", "fft": "decoupled, FFT", "scan": "decoupled, fused scan"}
-# Five layers of a Linear and a LIF, and a Linear that reads out.
+# Five layers of a Linear and a LIF, and a Linear for the output.
 SIZES, GAIN, RATE = (1, 32, 32, 32, 32, 32, 10), 3.0, 5e-3
 BATCH, MOST = 8, 300
 TESTED, EVERY = 256, 50
-# Rounding alone stays far below, a spike more or less comes out far above.
+# Rounding alone stays far below this, one spike more or less is far above.
 APART = 1e-9
 PAPER = 8.58
 
 
 @dataclass
 class Way:
-    """One of the ways, and what it has come to."""
+    """One way of training, and its record."""
 
     model: Feedforward
     optimiser: torch.optim.Optimizer
@@ -45,12 +45,12 @@ class Way:
     answers: list[int] = field(default_factory=list)
 
     def step(self, batch: data.Batch) -> None:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         loss = cross_entropy(self.model(batch.x.double()), batch.labels)
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
-        self.seconds.append(time.perf_counter() - begun)
+        self.seconds.append(time.perf_counter() - start)
         self.losses.append(loss.item())
 
     @torch.no_grad()
@@ -72,14 +72,14 @@ def run(workplace: Workplace) -> dict[str, Any]:
     others = {backend: way for backend, way in ways.items() if way is not loop}
     tested = []
     weights_apart: dict[str, list[float]] = {backend: [] for backend in others}
-    begun = time.monotonic()
+    start = time.monotonic()
     batches = (batch for epoch in count() for batch in task["train"].batches(BATCH, seed=0, epoch=epoch))
     for step, batch in enumerate(islice(batches, MOST), start=1):
         for way in ways.values():
             way.step(batch)
         for backend, way in others.items():
             weights_apart[backend].append(_weights_apart(way.model, loop.model))
-        last = step == MOST or time.monotonic() - begun > 60 * workplace.minutes
+        last = step == MOST or time.monotonic() - start > 60 * workplace.minutes
         if last or step % EVERY == 0:
             tested.append(step)
             for way in ways.values():
@@ -87,13 +87,8 @@ def run(workplace: Workplace) -> dict[str, Any]:
         if last:
             break
     return {
-        "task": "image",
-        "length": held_out.x.shape[1],
-        "sizes": SIZES,
-        "batch": BATCH,
-        "steps": len(loop.losses),
-        "epochs": len(loop.losses) * BATCH / len(task["train"]),
-        "threads": torch.get_num_threads(),
+        "task": "image", "length": held_out.x.shape[1], "sizes": SIZES, "batch": BATCH, "steps": len(loop.losses),
+        "epochs": len(loop.losses) * BATCH / len(task["train"]), "threads": torch.get_num_threads(),
         "losses": {backend: way.losses for backend, way in ways.items()},
         # The first step compiles kernels and fills caches.
         "median_seconds": {backend: _median(way.seconds[1:] or way.seconds) for backend, way in ways.items()},
@@ -107,7 +102,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
             backend: sum(a != b for a, b in zip(way.answers, loop.answers, strict=True))
             for backend, way in others.items()
         },
-    }
+    }  # fmt: skip
 
 
 def _way(backend: str) -> Way:
@@ -122,13 +117,13 @@ def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def _differences(losses: list[float], wanted: list[float]) -> list[float]:
-    return [abs(a - b) for a, b in zip(losses, wanted, strict=True)]
+def _differences(losses: list[float], expected: list[float]) -> list[float]:
+    return [abs(a - b) for a, b in zip(losses, expected, strict=True)]
 
 
-def _parts_at(losses: list[float], wanted: list[float]) -> int | None:
-    """The first step whose loss is more than APART from the one that is wanted."""
-    steps = enumerate(_differences(losses, wanted), start=1)
+def _parts_at(losses: list[float], expected: list[float]) -> int | None:
+    """The first step whose loss is more than APART from the expected one."""
+    steps = enumerate(_differences(losses, expected), start=1)
     return next((step for step, difference in steps if difference > APART), None)
 
 
@@ -141,7 +136,7 @@ def _weights_apart(model: Feedforward, other: Feedforward) -> float:
 def draw(result: dict[str, Any]) -> Figure:
     drawn, (above, middle, below) = figure(1, 3, height=2.5)
     steps = range(1, result["steps"] + 1)
-    # Single steps of few images are too noisy to look at.
+    # Single steps of few images are noisy.
     block = max(1, result["steps"] // 30)
     ends = range(block, result["steps"] + 1, block)
     sizes = {"reference": 5.0, "fft": 2.6, "scan": 1.0}
@@ -153,7 +148,7 @@ def draw(result: dict[str, Any]) -> Figure:
             # A logarithm has no zero.
             apart = [max(each, 1e-17) for each in result["weights_apart"][backend]]
             middle.plot(steps, apart, label=label, **plain)
-        shares = [100 * share for share in result["accuracy"][backend]]
+        shares = percentages(result["accuracy"][backend])
         look = {**style, "linewidth": sizes[backend], "markersize": 5 + 2 * sizes[backend], "markerfacecolor": "none"}
         below.plot(result["tested"]["steps"], shares, label=label, **look)
     above.set(title="training" if block == 1 else f"training, means of {block} steps", ylabel="loss")
@@ -169,58 +164,53 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def page(result: dict[str, Any]) -> str:
-    seconds, accuracy, threads = result["median_seconds"], result["accuracy"], result["threads"]
+    seconds, threads, reference = result["median_seconds"], result["threads"], result["losses"]["reference"]
     rows = []
     for backend, label in BACKENDS.items():
-        apart = weights = ""
+        differences = ["", ""]
         if backend != "reference":
-            apart, weights = (
-                f"{result['largest_difference'][backend]:.2g}",
-                f"{result['weights_apart'][backend][-1]:.2g}",
-            )
-        faster = f"{seconds['reference'] / seconds[backend]:.1f}x"
-        share = f"{100 * accuracy[backend][-1]:.1f} %"
-        rows.append(f"| {label} | {1000 * seconds[backend]:,.0f} ms | {faster} | {apart} | {weights} | {share} |")
-    sizes, few = "-".join(map(str, result["sizes"])), min(20, result["steps"])
-    first, last = (
-        sum(part) / few for part in (result["losses"]["reference"][:few], result["losses"]["reference"][-few:])
-    )
+            apart = (result["largest_difference"][backend], result["weights_apart"][backend][-1])
+            differences = [f"{each:.2g}" for each in apart]
+        rows.append((label, f"{1000 * seconds[backend]:,.0f} ms", f"{seconds['reference'] / seconds[backend]:.1f}x",
+                     *differences, percent(result["accuracy"][backend][-1])))  # fmt: skip
+    few = min(20, result["steps"])
+    first, last = (sum(part) / few for part in (reference[:few], reference[-few:]))
+    head = ("way", "time of a step", "speed-up", "a loss differs from the loop's by up to", "a weight at the end",
+            "test accuracy")  # fmt: skip
     return f"""
-Five layers of a Linear and a LIF with reset (τ = 2), and a Linear that reads out their mean: {sizes},
+Five layers of a Linear and a LIF with reset (τ = 2), and a Linear on their mean: {"-".join(map(str, result["sizes"]))},
 on grey CIFAR-10 pixel by pixel ({result["length"]:,} time steps). float64, AdamW, {result["steps"]} steps of
 {result["batch"]} images ({result["epochs"]:.3f} epochs), one seed, {threads} CPU thread{"s" * (threads > 1)}; the same
-first weights and batches for each way. Accuracy is that of the last weights on the first {result["tested"]["images"]}
-test images, worked out one time step after the other for all three.
+initial weights and batches for each way. Accuracy of the last weights on the first {result["tested"]["images"]} test
+images, computed step by step for all three.
 
-| way | time of a step | speed-up | a loss differs from the loop's by up to | a weight at the end | test accuracy |
-|---|---|---|---|---|---|
-{chr(10).join(rows)}
+{table(head, rows)}
 
 {_parting(result)}
 {_answers(result)} Over the run the loop's loss goes from {first:.3f} to {last:.3f} (means of {few} steps).
 
-The paper trains a 5-layer MLP, of a size that it does not give, for 64 epochs on CIFAR at 1,024 time steps. Its curves
-are close to each other but not the same, and its parallel training is {PAPER}x as fast as the loop, on a GPU; here that
-way (FFT) is {seconds["reference"] / seconds["fft"]:.1f}x as fast and the fused scan
-{seconds["reference"] / seconds["scan"]:.1f}x. The ways add in another order: once a potential lies within rounding of
-the threshold, a spike may come out otherwise, and from there on the weights part. How the time grows with the length is
-in [run-time](run-time.md).
+The paper trains a 5-layer MLP of unspecified size for 64 epochs on CIFAR at 1,024 time steps. Its curves are close but
+not identical, and its parallel training is {PAPER}x as fast as the loop, on a GPU; here that way (FFT) is
+{seconds["reference"] / seconds["fft"]:.1f}x as fast and the fused scan
+{seconds["reference"] / seconds["scan"]:.1f}x. The ways add in different orders: once a potential is within rounding of
+the threshold, a spike may differ, and from there on the weights diverge. [run-time](run-time.md) has the time over the
+length.
 """
 
 
 def _parting(result: dict[str, Any]) -> str:
-    found, apart = result["parts_at"], result["apart"]
-    if not any(found.values()):
-        return f"Every loss is within {apart:g} of the loop's, to the last step: the curves lie on each other."
-    told = ", ".join(
-        f"{BACKENDS[backend]}: {f'at step {step}' if step else 'never'}" for backend, step in found.items()
+    parts_at, apart = result["parts_at"], result["apart"]
+    if not any(parts_at.values()):
+        return f"Every loss is within {apart:g} of the loop's, to the last step: the curves coincide."
+    steps = ", ".join(
+        f"{BACKENDS[backend]}: {f'at step {step}' if step else 'never'}" for backend, step in parts_at.items()
     )
-    return f"More than {apart:g} from the loop's loss for the first time: {told}."
+    return f"More than {apart:g} from the loop's loss for the first time: {steps}."
 
 
 def _answers(result: dict[str, Any]) -> str:
     others, images = result["other_answers"], result["tested"]["images"]
     if not any(others.values()):
-        return f"The three networks give the same answer to each of the {images} images."
-    told = ", ".join(f"{BACKENDS[backend]}: {number}" for backend, number in others.items())
-    return f"Of the {images} images, so many get another answer than from the network trained by the loop: {told}."
+        return f"The three networks agree on each of the {images} images."
+    counts = ", ".join(f"{BACKENDS[backend]}: {number}" for backend, number in others.items())
+    return f"Predictions that differ from the loop's network, of {images}: {counts}."

@@ -1,13 +1,13 @@
-"""What an experiment is given: a budget, the data, and trainings that are kept and gone on with."""
+"""What an experiment gets: a budget, the data, and trainings that are kept and resumed; and finished runs elsewhere."""
 
 import csv
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run: its folder, its config, its result.json, the rows of its metrics.csv, the size of its task."""
+    """A finished run: its folder, config, result.json, rows of metrics.csv, and the number of training sequences."""
 
     folder: Path
     config: RunConfig
@@ -33,25 +33,22 @@ class Trained:
     sequences: int
 
     @property
-    def epochs(self) -> float:
-        """How often it saw each sequence."""
-        assert self.config.steps is not None
-        return self.config.steps * self.config.batch / self.sequences
-
-    @property
-    def tested(self) -> int:
-        """On how many sequences its test accuracy was counted."""
-        return self.result["correct"]["test"][1]
+    def scale(self) -> dict[str, Any]:
+        """Steps, batch size, epochs, and the number of test sequences evaluated."""
+        steps, batch = self.config.steps, self.config.batch
+        assert steps is not None
+        epochs = steps * batch / self.sequences
+        return {"steps": steps, "batch": batch, "epochs": epochs, "tested": self.result["correct"]["test"][1]}
 
     def curve(self, split: str, quantity: str = "accuracy") -> tuple[list[int], list[float]]:
-        """Steps and what was measured at each."""
+        """Return steps and the quantity recorded at each."""
         rows = [row for row in self.rows if row["split"] == split]
         return [int(row["step"]) for row in rows], [float(row[quantity]) for row in rows]
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where an experiment runs."""
+    """Budget, data and folder of one experiment."""
 
     name: str
     minutes: float
@@ -68,18 +65,21 @@ class Workplace:
     def train(
         self, configs: dict[str, RunConfig], validations: int, *, part: str = "", share: float = 1.0, thin: bool = False
     ) -> dict[str, Trained]:
-        """Trains each config for the same number of steps, as many as the budget has room for.
+        """Train each config for the same number of steps, as many as fit the budget.
 
-        The number is found once, by timing some steps of each, and kept. A run that is there is gone on with, or read
-        if it is finished.
+        The number is determined once, by timing a few steps of each, and kept. An existing run is resumed, or read if
+        it is finished.
 
-        part     a folder within this one's, for these runs and a number of steps of their own
-        share    how much of the budget they may take
-        thin     evaluate on as many sequences of a split as a quarter of the time has room for; otherwise on all
+        Args:
+            configs: By label.
+            validations: Validations per run.
+            part: Subfolder for these runs, with a number of steps of its own.
+            share: Share of the budget.
+            thin: Evaluate on as many sequences of each split as fit a quarter of the time; otherwise on all.
         """
         tasks = {label: self.task(config.task, **config.task_settings) for label, config in configs.items()}
         folder = self.folder / part
-        plan = _planned(folder, configs, tasks, share * self.minutes * 60, validations if thin else None)
+        plan = _plan(folder, configs, tasks, share * self.minutes * 60, validations if thin else None)
         if "evaluated" in plan:
             tasks = {label: _thinned(task, plan["evaluated"]) for label, task in tasks.items()}
         lengths = {"steps": plan["steps"], "validate_every": max(1, plan["steps"] // validations)}
@@ -99,9 +99,9 @@ class Workplace:
                 else:
                     train(config, task, folder)
             except Stopped as stopped:
-                # It also says how to go on with the run by itself, which would then be evaluated on other sequences.
+                # Its own advice is to resume the run by itself, which would evaluate it on other sequences.
                 why = str(stopped).partition(";")[0]
-                how = "; the same command goes on from there" if stopped.code == INTERRUPTED else ""
+                how = "; the same command resumes it" if stopped.code == INTERRUPTED else ""
                 raise Stopped(f"{folder}: {why}{how}", stopped.code) from None
         result = recorded(folder)
         assert result is not None
@@ -109,21 +109,21 @@ class Workplace:
             return Trained(folder, config, result, list(csv.DictReader(stream)), len(task["train"]))
 
 
-def _planned(
+def _plan(
     folder: Path, configs: dict[str, RunConfig], tasks: dict[str, data.Task], budget: float, validations: int | None
 ) -> dict[str, Any]:
-    """How many steps fit into `budget` seconds; with `validations`, on how many sequences to evaluate as well."""
+    """How many steps fit into `budget` seconds; with `validations`, also on how many sequences to evaluate."""
     file = folder / "plan.json"
     if file.exists():
         return read_kept(file)
     retain_buffers()
     seconds = sum(_seconds_per_step(config, tasks[label]) for label, config in configs.items())
     most = min(config.epochs * -(-len(tasks[label]["train"]) // config.batch) for label, config in configs.items())
-    # The rest is for validation and the last evaluation.
+    # The rest is for validation and the final evaluation.
     training = 0.9 if validations is None else 0.7
     plan = {"steps": max(1, min(most, int(training * budget / seconds))), "seconds_per_step_of_all": seconds}
     if validations is not None:
-        # A forward pass takes a third of a step, or less; at the end three splits are evaluated once more.
+        # A forward pass takes at most a third of a step; the final evaluation covers three splits.
         batch = min(config.batch for config in configs.values())
         plan["evaluated"] = max(batch, int(batch * 0.25 * budget / (seconds / 3) / (validations + 3)))
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def _planned(
 
 
 def read_kept(file: Path) -> Any:
-    """What an experiment wrote into a JSON file of its folder."""
+    """Read a JSON file that an experiment has written into its folder."""
     try:
         return json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -140,7 +140,7 @@ def read_kept(file: Path) -> Any:
 
 
 class _Some(data.Split):
-    """Some sequences of a split, evenly spread over it, since those of one class may lie together."""
+    """Evenly spaced sequences of a split, since those of one class may be adjacent."""
 
     def __init__(self, split: data.Split, most: int) -> None:
         super().__init__(
@@ -158,7 +158,7 @@ class _Some(data.Split):
 
 
 def _thinned(task: data.Task, most: int) -> data.Task:
-    """All sequences to train on, and at most so many of each other split."""
+    """All training sequences, and at most `most` of each other split."""
     splits = {name: split if name == "train" else _Some(split, most) for name, split in task.splits.items()}
     return replace(task, splits=splits)
 
@@ -167,25 +167,55 @@ def _seconds_per_step(config: RunConfig, task: data.Task) -> float:
     """The best of three steps, after one to warm up."""
     torch.manual_seed(config.seed)
     model = build(config.model)
-    taken = []
+    seconds = []
     for batch in islice(task["train"].batches(config.batch, seed=0, epoch=0), 4):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         cross_entropy(model(batch.x, cu_seqlens=batch.cu_seqlens), batch.labels).backward()
-        taken.append(time.perf_counter() - begun)
-    return min(taken[1:] or taken)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds[1:] or seconds)
 
 
-# By how many standard errors the best and the worst of so many differ by chance in one case of twenty: the studentised
-# range, for large samples.
+# The 95 % quantile of the studentised range for large samples: of so many equal networks, the best and the worst differ
+# by more standard errors than this in one case of twenty.
 RANGES = {2: 2.77, 3: 3.31, 4: 3.63, 5: 3.86}
 
 
 def by_chance(percentages: Iterable[float], count: int) -> float:
-    """How far apart these may come, counted on `count` sequences each, if all are alike: more is one case of twenty.
+    """Return how far apart equal networks come on `count` test sequences: more happens in one case of twenty.
 
-    It knows of the chance that is in the test sequences, not of that which is in a seed.
+    This covers the sampling of test sequences, not the variation between seeds.
     """
     shares = [percentage / 100 for percentage in percentages]
-    # Two right and two wrong answers more, so that it is not 0 where all are right.
+    # Two more right and two more wrong answers (Agresti and Coull), so that it is not 0 where all are right.
     share = (sum(shares) / len(shares) * count + 2) / (count + 4)
     return 100 * RANGES[len(shares)] * (share * (1 - share) / count) ** 0.5
+
+
+class Finished(NamedTuple):
+    """A run that was trained elsewhere: its config, and what a page needs of its result."""
+
+    config: RunConfig
+    row: dict[str, Any]
+
+
+def finished(tasks: Container[str], *folders: Path) -> list[Finished]:
+    """Find finished runs under some folders, except those cut to a number of steps or selected on the test split."""
+    runs = (_finished(file.parent, folder) for folder in folders for file in sorted(folder.glob("**/result.json")))
+    return [run for run in runs if run is not None and run.config.task in tasks]
+
+
+def _finished(run_folder: Path, folder: Path) -> Finished | None:
+    result = recorded(run_folder)
+    try:
+        config = RunConfig.from_json(read(run_folder)["config"])
+    except RunError:
+        return None
+    # Runs within a budget, those of the other pages, are cut to a number of steps.
+    if result is None or result.get("selected_on") != "validation" or config.steps is not None:
+        return None
+    return Finished(config, {
+        "task": config.task, "run": str(run_folder.relative_to(folder)), "recipe": config.name, "seed": config.seed,
+        "parameters": result["parameters"], "epochs": config.epochs, "batch": config.batch,
+        "validation": result["accuracy"]["validation"], "test": result["accuracy"]["test"],
+        "tested": result["correct"]["test"][1], "fire_rate": result["mean_fire_rate"],
+    })  # fmt: skip

@@ -1,6 +1,6 @@
-"""Results on disk become figures. Nothing is worked out here, and nothing else of the package is imported.
+"""Figures from results on disk. Nothing is computed here, and nothing else of the package is imported.
 
-A figure is read at half a page's width and in grey print: lines differ in dash and marker, areas in hatching.
+Figures stay legible at half a page's width and in grey: lines differ in dash and marker, areas in hatching.
 """
 
 from .style import figure, hatches, lines, save, styled

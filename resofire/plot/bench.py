@@ -1,4 +1,4 @@
-"""What `resofire bench peers` and `resofire bench events` have measured, as figures. They take the dict of the JSON."""
+"""Figures of `resofire bench peers` and `resofire bench events`, from the dict of their JSON."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 
 from .style import figure, hatches, lines, styled
 
-# The paper's own figures are drawn alike everywhere: in black, hollow.
+# The paper's numbers, in every figure: black and hollow.
 PAPER: Any = {"color": "black", "linestyle": "none", "marker": "*", "markersize": 12, "markerfacecolor": "white"}
 
 
 @styled
 def draw_peers(result: dict[str, Any]) -> Figure:
-    """Training time of neurons and of layers by length, the speed-up over the loop, and its two halves."""
+    """Draw training time of neurons and layers over length, the speed-up over the loop, and forward and backward."""
     made, panels = figure(2, 2, width=4.6, height=4.2)
     batch, features = result["shape"].values()
     for panel, group, title in ((panels[0], "neuron", "Neurons"), (panels[1], "layer", "Layers")):
@@ -36,7 +36,7 @@ def draw_peers(result: dict[str, Any]) -> Figure:
 
 
 def _measured_and_guessed(panel: Axes, points: list[dict[str, Any]], name: str, style: dict[str, Any]) -> None:
-    """A line with filled marks; what is extrapolated goes on thin, with hollow ones."""
+    """A line with filled markers; extrapolated points are thin, with hollow ones."""
     seen = [point for point in points if not point["extrapolated"]]
     panel.plot(*_times(seen), label=name, **style)
     if len(seen) < len(points):
@@ -49,11 +49,11 @@ def _times(points: Iterable[dict[str, Any]]) -> tuple[list[int], list[float]]:
 
 
 def _speedups(panel: Axes, speedups: list[dict[str, Any]]) -> None:
-    # The LIF and the LIF by FFT look as they do among the neurons.
+    # The same styles as among the neurons.
     styles = islice(lines(), 1, None)
     for (kind, label), style in zip((("fused", "fused scan"), ("parallel", "by FFT")), styles, strict=False):
         for guessed in (False, True):
-            # The guessed part starts at the last measured point.
+            # The extrapolated part starts at the last measured point.
             first = max(0, sum(not each["extrapolated"] for each in speedups) - 1) if guessed else 0
             shown = [each for each in speedups[first:] if guessed or not each["extrapolated"]]
             thin: Any = {"linewidth": 0.8, "markerfacecolor": "white", "zorder": 1.5} if guessed else {"label": label}
@@ -68,7 +68,7 @@ def _speedups(panel: Axes, speedups: list[dict[str, Any]]) -> None:
 
 
 def _halves(panel: Axes, paper: dict[str, Any]) -> None:
-    """Forward and backward in ms, a group for each way of training; the paper's beside ours."""
+    """Forward and backward in ms, one group per way of training; the paper's beside ours."""
     case, width = paper["case"], 0.2
     kinds = {"sequential": "loop", "parallel": "FFT", "fused": "fused scan"}
     styles = hatches()
@@ -91,7 +91,7 @@ def _halves(panel: Axes, paper: dict[str, Any]) -> None:
 
 @styled
 def draw_events(result: dict[str, Any]) -> Figure:
-    """Inference time over dense by fire rate, and time by operations with the lines fitted to it."""
+    """Draw inference time over the fire rate, and over operations with fitted lines."""
     made, panels = figure(2, width=4.6, height=4.2)
     case = result["cases"][0]
     names = {"events": "events", "dense": "dense synapses", "fused": "fused block", "stream": "stream, one core"}
@@ -121,5 +121,5 @@ def draw_events(result: dict[str, Any]) -> Figure:
 
 
 def _legend_below(panel: Axes) -> None:
-    """Under the panel: seven names would cover the lines."""
+    """Place the legend under the panel: seven names would cover the lines."""
     panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, columnspacing=1.0, handlelength=2.6)

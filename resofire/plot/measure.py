@@ -1,4 +1,4 @@
-"""What `resofire measure` found, in panels: how much each layer fires, where the energy goes, and the peers'."""
+"""A measured network as a figure: fire rate by layer, energy by component, energy of the peers."""
 
 import re
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ THICK = 0.38
 
 
 @styled
-def draw(found: Mapping[str, Any]) -> Figure:
-    """A figure of what `resofire.measure.measure` returns, as it is or read back from JSON."""
-    drawn, (rates, components, *peers) = figure(1, 3 if found["peers"] else 2, height=3.3)
-    _rates(rates, found["rates"])
-    _components(components, found["energy"])
+def draw(measured: Mapping[str, Any]) -> Figure:
+    """Draw what `resofire.measure.measure` returns, directly or read back from JSON."""
+    drawn, (rates, components, *peers) = figure(1, 3 if measured["peers"] else 2, height=3.3)
+    _rates(rates, measured["rates"])
+    _components(components, measured["energy"])
     for panel in peers:
-        _peers(panel, found)
+        _peers(panel, measured)
     return drawn
 
 
 def _rates(panel: Axes, rates: Mapping[str, Any]) -> None:
-    """One line for each kind of neuron, over the blocks."""
+    """One line per kind of neuron, over the blocks."""
     kinds: dict[str, dict[int, float]] = {}
     for name, rate in rates["layers"].items():
         numbers = re.findall(r"\.(\d+)", name)
@@ -52,38 +52,23 @@ def _rates(panel: Axes, rates: Mapping[str, Any]) -> None:
 
 
 def _components(panel: Axes, energy: Mapping[str, Any]) -> None:
-    """Where the energy goes, from the input at the top to the head at the bottom."""
-    audited, published = energy["audited"], energy["published"].get("components", {})
-    names = list(audited["components"])
-    style = hatches()
-    shift = THICK / 2 if published else 0
-    for offset, label, each in ((-shift, "audited", audited["components"]), (shift, "as published", published)):
-        fill = next(style)
-        if each:
-            values = [each[name]["pJ_per_step"] / 1000 if name in each else 0 for name in names]
-            places = [place + offset for place in range(len(names))]
-            panel.barh(places, values, THICK, label=label, **fill)
-    total = audited["pJ_per_step"]
-    for place, name in enumerate(names):
-        value = audited["components"][name]["pJ_per_step"]
+    """Energy by component, from the input at the top to the head at the bottom."""
+    total, names = energy["pJ_per_step"], list(energy["components"])
+    values = [each["pJ_per_step"] for each in energy["components"].values()]
+    panel.barh(range(len(names)), [value / 1000 for value in values], 2 * THICK, **next(hatches()))
+    for place, value in enumerate(values):
         share = f" {100 * value / total:.0f} %" if total > 0 else ""
-        panel.text(value / 1000, place - shift, share, va="center", ha="left", fontsize=9)
-    panel.set_yticks(range(len(names)), names)
-    panel.invert_yaxis()
-    panel.grid(visible=False, axis="y")
-    panel.set_axisbelow(True)
+        panel.text(value / 1000, place, share, va="center", ha="left", fontsize=9)
     panel.margins(x=0.14)
-    panel.set_title("Energy by part")
+    _rows(panel, "Energy by part", names)
     panel.set_xlabel("nJ per time step")
-    if published:
-        panel.legend()
 
 
-def _peers(panel: Axes, found: Mapping[str, Any]) -> None:
-    """How many times less; the axis is logarithmic, as it may be hundreds."""
-    own = found["energy"]["audited"]["mJ_per_inference"]
-    names = ["this network", *(each["title"] for each in found["peers"].values())]
-    values = [own, *(each["audited"]["mJ_per_inference"] for each in found["peers"].values())]
+def _peers(panel: Axes, measured: Mapping[str, Any]) -> None:
+    """Energy of the peers on a logarithmic axis: factors may be in the hundreds."""
+    own = measured["energy"]["mJ_per_inference"]
+    names = ["this network", *(each["title"] for each in measured["peers"].values())]
+    values = [own, *(each["energy"]["mJ_per_inference"] for each in measured["peers"].values())]
     style = hatches()
     mine, theirs = next(style), next(style)
     for place, value in enumerate(values):
@@ -91,11 +76,16 @@ def _peers(panel: Axes, found: Mapping[str, Any]) -> None:
         times = f" {value:.2g} mJ" if place == 0 else f" {value / own:,.3g}×"
         panel.text(value, place, times, va="center", ha="left", fontsize=10)
     panel.set_xscale("log")
-    # A bar on a logarithmic axis has no true length; beginning well below the shortest keeps them comparable.
+    # Bars on a logarithmic axis have no natural start; well below the shortest, they stay comparable.
     panel.set_xlim(min(values) / 4, max(values) * 4)
+    _rows(panel, "Against peers of the same size", names)
+    panel.set_xlabel("mJ per inference")
+
+
+def _rows(panel: Axes, title: str, names: list[str]) -> None:
+    """Label horizontal bars, the first at the top."""
     panel.set_yticks(range(len(names)), names)
     panel.invert_yaxis()
     panel.grid(visible=False, axis="y")
     panel.set_axisbelow(True)
-    panel.set_title("Against peers of the same size")
-    panel.set_xlabel("mJ per inference")
+    panel.set_title(title)

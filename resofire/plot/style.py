@@ -1,4 +1,4 @@
-"""What all figures share: size, type, colours that differ in grey as well, and how they are written."""
+"""The style of all figures: size, type, colours that differ in grey as well, and how files are written."""
 
 import functools
 import io
@@ -27,7 +27,7 @@ SETTINGS: Any = {
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """A function that draws a figure, in these settings; all of them are decorated with it."""
+    """Decorate a function that draws a figure, so that it uses these settings."""
 
     @functools.wraps(draw)
     def drawn(*arguments: P.args, **named: P.kwargs) -> Figure:
@@ -38,25 +38,25 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def figure(columns: int = 1, rows: int = 1, *, width: float = 5.2, height: float = 3.7) -> tuple[Figure, list[Axes]]:
-    """A figure of panels of `width` by `height` inches, and its panels row by row."""
+    """Create a figure of panels of `width` by `height` inches; return it and its panels row by row."""
     made = Figure(figsize=(columns * width, rows * height), layout="constrained")
     return made, list(made.subplots(rows, columns, squeeze=False).flat)
 
 
 def lines() -> Iterator[dict[str, Any]]:
-    """How to draw one line after another: `panel.plot(x, y, **next(style))`."""
+    """Yield line styles: `panel.plot(x, y, **next(style))`."""
     for colour, dash, marker in zip(cycle(COLOURS), cycle(DASHES), cycle(MARKERS), strict=False):
         yield {"color": colour, "linestyle": dash, "marker": marker}
 
 
 def hatches() -> Iterator[dict[str, Any]]:
-    """How to fill one kind of bar after another: `panel.bar(x, y, **next(style))`."""
+    """Yield bar styles: `panel.bar(x, y, **next(style))`."""
     for colour, hatch in zip(cycle(COLOURS), cycle(HATCHES), strict=False):
         yield {"facecolor": colour, "hatch": hatch, "edgecolor": "white"}
 
 
 def save(drawn: Figure, stem: str | os.PathLike[str], kinds: tuple[str, ...] = ("png", "svg")) -> list[Path]:
-    """Writes stem.png and stem.svg, the same bytes for the same figure; a file is replaced when it is complete."""
+    """Write stem.png and stem.svg, atomically, with the same bytes for the same figure; return the files."""
     files = []
     for kind in kinds:
         file = Path(f"{os.fspath(stem)}.{kind}")

@@ -1,4 +1,4 @@
-"""The counts of operations and bytes are those of a plain loop in which each one is counted as it happens: exactly."""
+"""Counts of operations and bytes equal, exactly, those of a plain loop that records each one."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from resofire.data.task import Batch
-from resofire.measure import count_ops, energy, fire_rates
-from resofire.measure.counts import OPERATIONS, Count, Counts
+from resofire.measure import Count, CountError, Counts, count_ops, energy, fire_rates
 from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, build
 from resofire.nn import LIFConfig, PRFConfig
+from resofire.nn.counts import OPERATIONS
 
 PRF = PRFConfig(delta=(0.2, 0.8), threshold=0.3)
 LIF = LIFConfig(threshold=0.5)
@@ -54,7 +54,7 @@ def network(config):
 
 
 def sequences(config):
-    """What inferences are given: sequences of different lengths, or pairs of them."""
+    """The inputs of some inferences: sequences of different lengths, or pairs of them."""
 
     def one(steps):
         if getattr(config, "vocabulary", None) is not None:
@@ -66,61 +66,44 @@ def sequences(config):
     return [one(steps) for steps in STEPS]
 
 
-def packed(given):
+def packed(inferences):
     """One batch of these."""
-    pieces = [piece for each in given for piece in (each if isinstance(each, tuple) else (each,))]
+    pieces = [piece for each in inferences for piece in (each if isinstance(each, tuple) else (each,))]
     bounds = torch.tensor([0, *(len(piece) for piece in pieces)]).cumsum(0).int()
-    return Batch(torch.cat(pieces)[None], torch.zeros(len(given)), bounds)
+    return Batch(torch.cat(pieces)[None], torch.zeros(len(inferences)), bounds)
 
 
-@pytest.fixture(params=CASES)
-def case(request):
-    """A network, its inferences, and what the plain loop counted in all of them."""
-    config = CASES[request.param]
-    model, given, tally = network(config), sequences(config), counting.Tally()
-    logits = [counting.run(tally, model, each) for each in given]
-    return model, given, tally, logits
-
-
-def total(given):
-    return sum(len(piece) for each in given for piece in (each if isinstance(each, tuple) else (each,)))
+def total(inferences):
+    return sum(len(piece) for each in inferences for piece in (each if isinstance(each, tuple) else (each,)))
 
 
 def shape(model, steps):
-    inputs = 2 if getattr(model.config, "vocabulary", None) is None else None
-    return (steps,) if inputs is None else (steps, inputs)
+    return (steps,) if getattr(model.config, "vocabulary", None) is not None else (steps, 2)
 
 
-def test_the_loop_is_the_network(case):
-    model, given, _, logits = case
-    batch = packed(given)
+@pytest.mark.parametrize("name", CASES)
+def test_counts_and_rates_are_those_of_a_plain_loop(name):
+    """The loop computes the network's logits; fire rates and counts equal what it has recorded, exactly."""
+    config = CASES[name]
+    model, inferences, tally = network(config), sequences(config), counting.Tally()
+    logits = [row for each in inferences for row in counting.run(tally, model, each)]
+    batch = packed(inferences)
     with torch.no_grad():
         expected = model(batch.x, cu_seqlens=batch.cu_seqlens).flatten(0, -2)
-    torch.testing.assert_close(torch.tensor([row for each in logits for row in each]).double(), expected)
-
-
-def test_fire_rates_are_spikes_over_all_steps(case):
-    """Also over batches of different sizes, in which a mean of means would be wrong."""
-    model, given, tally, _ = case
-    exact = tally.rates()
-    found = fire_rates(model, [packed(given[:1]), packed(given[1:])])
-    assert found == pytest.approx({name: float(rate) for name, rate in exact.items()}, rel=1e-12)
-    assert 0 < max(exact.values()) < 1
-
-
-def test_counts_are_exact(case):
-    """All inferences together are as one of all their time steps, but for what is done once in each."""
-    model, given, tally, _ = case
-    rates = fire_rates(model, [packed(given)])
-    steps = total(given)
-    # The number of spikes is whole, so the rate is a fraction with the number of neurons and steps below.
-    exact = {name: Fraction(rate).limit_denominator(tally.seen[name]) for name, rate in rates.items()}
+    torch.testing.assert_close(torch.tensor(logits).double(), expected)
+    # Over batches of different sizes, in which a mean of means would be wrong.
+    rates = fire_rates(model, [packed(inferences[:1]), packed(inferences[1:])])
+    # The number of spikes is an integer, so a rate is a fraction over the number of neurons and steps.
+    exact = {layer: Fraction(rate).limit_denominator(tally.seen[layer]) for layer, rate in rates.items()}
     assert exact == tally.rates()
-    counts = count_ops(model, shape(model, Fraction(steps, len(given))), exact)
+    assert rates == pytest.approx({layer: float(rate) for layer, rate in exact.items()}, rel=1e-12)
+    assert 0 < max(exact.values()) < 1
+    # All inferences together are like one of all their time steps, except for what is done once in each.
+    counts = count_ops(model, shape(model, Fraction(total(inferences), len(inferences))), exact)
     for kind in (*OPERATIONS, *MEMORY):
         expected = {place: count for (place, each), count in tally.done.items() if each == kind}
-        found = {place: counts.only(place).per_inference(kind) * len(given) for place in counts.components()}
-        assert {place: count for place, count in found.items() if count} == expected, kind
+        counted = {place: counts.only(place).per_inference(kind) * len(inferences) for place in counts.components()}
+        assert {place: count for place, count in counted.items() if count} == expected, kind
 
 
 def test_activations_of_a_block_by_hand():
@@ -174,5 +157,22 @@ def test_bad_counts():
         Count(layer="x", component="pool", times=1, mac=-1)
     with pytest.raises(ValueError, match="steps must be a positive number, got 0"):
         Counts("x", 0, ())
-    with pytest.raises(ValueError, match="model must be a Classifier, Retrieval or Feedforward, got Linear"):
+    with pytest.raises(CountError, match="count_ops: the Linear has no `count`"):
         count_ops(torch.nn.Linear(2, 2), (1,), {})
+
+
+class Silent(torch.nn.Module):
+    """A neuron without `count`."""
+
+    def scan(self, x, state=None, **options):
+        return x, None
+
+    step = scan
+
+
+def test_a_module_without_a_count_is_named():
+    model = network(VALUES)
+    model.encoder.blocks[1].token_neuron = Silent()
+    rates = dict.fromkeys((f"encoder.blocks.{i}.{kind}_neuron" for i in (0, 1) for kind in ("token", "channel")), 0.1)
+    with pytest.raises(CountError, match=r"the Silent at encoder.blocks.1.token_neuron has no `count`"):
+        count_ops(model, (8, 2), rates)

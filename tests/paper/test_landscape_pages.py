@@ -1,4 +1,4 @@
-"""Loss landscapes and the gradient as an inner product: each number against another way to get it."""
+"""Loss landscapes and the gradient as an inner product: each number computed in another way."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from resofire import data, paper
 from resofire.models import FeedforwardConfig, build
 from resofire.paper import kernel_gradient, loss_landscape
-from resofire.recipes.ablation import decay
+from resofire.paper.recipes import decay
 
 THETAS = pytest.mark.parametrize("theta", [0.0, math.pi / 2, 0.3], ids=["plain", "quarter", "slow turn"])
 AT = np.linspace(-1, 1, 9)
@@ -114,7 +114,7 @@ def test_the_landscape_page_says_what_its_numbers_say():
     assert page(as_claimed, against).count("| in 1 of 2 planes |") == len(loss_landscape.CLAIMS)
     assert "Below 50 %" not in page(as_claimed)
     assert "Below 50 % at this budget: resonate." in page(as_claimed, resonate=0.2)
-    assert "none are seen in every plane and none are seen in none" in page(as_claimed, against)
+    assert "none are confirmed in every plane and none are confirmed in none" in page(as_claimed, against)
 
 
 @THETAS

@@ -1,4 +1,4 @@
-"""The paper done again: an experiment runs at a budget of seconds, can be gone on with, is drawn from its JSON."""
+"""The paper reproduced: an experiment runs at a budget of seconds, is resumed, and is rendered from its JSON."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ def test_an_experiment_runs_at_a_small_budget(name, digits, tmp_path, monkeypatc
     }  # fmt: skip
     result = json.loads((tmp_path / "out" / f"{name}.json").read_text())
     assert result["budget_minutes"] == 1e-4
-    assert f"resofire reproduce {name} --budget 0.0001" in page.read_text()
+    assert f"resofire paper {name} --budget 0.0001" in page.read_text()
     assert f"[{name}]({name}.md)" in (page.parent / "README.md").read_text()
 
 
@@ -45,23 +45,20 @@ def test_trainings_are_kept_and_read_again(digits, tmp_path, monkeypatch):
 def test_steps_are_the_same_for_all_and_within_the_recipe(digits, tmp_path):
     config = replace(digits_small(), epochs=1)
     trained = Workplace("x", 100.0, tmp_path).train({"a": config, "b": replace(config, seed=1)}, validations=2)
-    wanted = -(-len(data.load("digits")["train"]) // config.batch)
-    assert [done.config.steps for done in trained.values()] == [wanted, wanted]
+    most = -(-len(data.load("digits")["train"]) // config.batch)
+    assert [done.config.steps for done in trained.values()] == [most, most]
     steps, shares = trained["a"].curve("validation")
     assert len(steps) >= 2
-    assert steps[-1] == wanted
+    assert steps[-1] == most
     assert all(0 <= share <= 1 for share in shares)
 
 
-@pytest.mark.parametrize("name", COMMITTED)
-def test_a_committed_page_is_what_its_figures_say(name, tmp_path):
-    (tmp_path / f"{name}.json").write_bytes((PAPER / f"{name}.json").read_bytes())
-    paper.write(name, tmp_path)
-    assert (tmp_path / f"{name}.md").read_text() == (PAPER / f"{name}.md").read_text()
-    assert (PAPER / f"{name}.png").exists()
-
-
-def test_the_committed_index_is_that_of_the_pages():
+def test_committed_pages_and_index_are_rendered_from_the_committed_results():
+    assert COMMITTED
+    for name in COMMITTED:
+        module, result = paper._module(name), json.loads((PAPER / f"{name}.json").read_text())
+        assert paper._page(name, module.TITLE, module.page(result), result) == (PAPER / f"{name}.md").read_text(), name
+        assert (PAPER / f"{name}.png").exists()
     assert (PAPER / "README.md").read_text() == paper._index(PAPER)
 
 
@@ -81,17 +78,14 @@ def test_a_damaged_plan_is_named(digits, tmp_path):
         place.train({"a": digits_small()}, validations=1)
 
 
-def test_who_goes_on_is_told_the_same_command_and_no_other(digits, tmp_path, monkeypatch):
+def test_an_interrupted_training_names_the_same_command_and_no_other(digits, tmp_path, monkeypatch):
     def stopped(config, task, folder):
         raise train.Stopped("stopped in step 3 of 9; go on with: resofire train --resume x", 130)
 
     monkeypatch.setattr("resofire.paper.workplace.train", stopped)
     with pytest.raises(train.Stopped) as caught:
         Workplace("x", 1e-4, tmp_path).train({"a": digits_small()}, validations=1)
-    assert (
-        str(caught.value)
-        == f"{tmp_path / 'x-0.0001min' / 'a'}: stopped in step 3 of 9; the same command goes on from there"
-    )
+    assert str(caught.value) == f"{tmp_path / 'x-0.0001min' / 'a'}: stopped in step 3 of 9; the same command resumes it"
     assert caught.value.code == 130
 
 
@@ -106,26 +100,26 @@ def test_how_far_equals_come_apart_by_chance():
 
 
 def test_words_about_a_lead_follow_the_numbers():
-    def told(prf, lif):
+    def lead(prf, lif):
         networks = {name: {"accuracy": {"test": share}} for name, share in (("prf", prf), ("lif", lif), ("plif", 0.1))}
         return ablation._lead({"networks": networks, "tested": 1000})
 
-    assert told(0.9, 0.4) == "The PRF is 50.0 points ahead of the best LIF."
-    assert told(0.4, 0.9) == "The PRF is 50.0 points behind the best LIF."
-    assert "too close" in told(0.5, 0.51)
+    assert lead(0.9, 0.4) == "The PRF is 50.0 points ahead of the best LIF."
+    assert lead(0.4, 0.9) == "The PRF is 50.0 points behind the best LIF."
+    assert "not significant" in lead(0.5, 0.51)
 
 
 def test_words_about_a_fall_follow_the_numbers():
-    def told(*shares):
-        found = [{"validation": share, "test": share} for share in shares]
-        return decay._fall("plain", "θ = 0", {"accuracy": {"plain": found}, "betas": (0.5, 0.9, 0.99), "tested": 1000})
+    def fall(*shares):
+        each = [{"validation": share, "test": share} for share in shares]
+        return decay._fall("plain", "θ = 0", {"accuracy": {"plain": each}, "betas": (0.5, 0.9, 0.99), "tested": 1000})
 
     assert (
-        told(0.3, 0.8, 0.5)
+        fall(0.3, 0.8, 0.5)
         == "with θ = 0 β = 0.9 is the best on validation (80.0 % on test), against 50.0 % at β = 0.99"
     )
-    assert told(0.3, 0.4, 0.5).endswith("the slowest decay tried")
-    assert told(0.5, 0.5, 0.5).endswith("too close to 50.0 % at β = 0.99 to be told apart")
+    assert fall(0.3, 0.4, 0.5).endswith("the slowest decay tried")
+    assert fall(0.5, 0.5, 0.5).endswith("not significantly above 50.0 % at β = 0.99")
 
 
 def test_a_training_that_is_stopped_ends_in_one_sentence(tmp_path, monkeypatch, capsys):

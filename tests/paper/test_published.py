@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from resofire.measure import compare_published, energy, report_published
-from resofire.measure.published import TASKS, average_rate, published_counts, s4_curve
+from resofire.measure import energy
+from resofire.paper.published import (
+    TASKS,
+    average_rate,
+    compare_published,
+    published_counts,
+    published_peer,
+    report_published,
+    s4_curve,
+)
 
 MAC, MULTIPLY, AC = 4.6, 3.7, 0.9
 
@@ -126,7 +134,7 @@ def test_report(tasks):
     ],
 )
 def test_what_the_documentation_says_of_other_costs(costs, over, share, times):
-    """docs/energy.md, "What the numbers do not mean"; the paper's own account keeps to its costs."""
+    """docs/energy.md, "Limits"; the paper's own account keeps to its costs."""
     found = compare_published(costs=costs)
     columns = (
         [each["energy"]["audited_over_float32"] for each in found],
@@ -141,3 +149,19 @@ def test_what_the_documentation_says_of_other_costs(costs, over, share, times):
     assert max(map(len, text.splitlines())) <= 100
     assert f"Audited at costs {costs}, H = 64" in text
     assert f"{columns[2][0]:,.1f}x" in text
+
+
+@pytest.mark.parametrize(("width", "size", "rate"), [(128, 64, 0.05), (48, 7, 0.2), (5, 300, 0.0)])
+def test_formulas_of_the_paper(width, size, rate):
+    """Token mixing and channel mixing of its energy table, per step and layer."""
+    token = MAC * (size**2 + width * size) + MAC * (size * width + width**2)
+    gate = MAC * 2 * width + MULTIPLY * width
+    expected = {
+        "s4": token + 2 * MAC * width**2 + gate,
+        "binary-s4d": token + 2 * AC * rate * width**2 + gate,
+        "gsu": token + 2 * AC * rate * width**2 + gate,
+    }
+    for name, pj in expected.items():
+        counted = published_peer(name, (width,) * 3, 100, state_size=size, rate=rate, printed=True)
+        assert energy(counted).pj_per_step == pytest.approx(3 * pj, rel=1e-12)
+        assert energy(counted).mj_per_inference == pytest.approx(3 * 100 * pj * 1e-9, rel=1e-12)
