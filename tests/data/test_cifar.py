@@ -91,11 +91,11 @@ def test_grey_is_pillows_luma(small):
     files, pixels, _ = batches("bin")
     pack(small, files, "folder")
     task = load("image", small / "cifar-10-batches-bin")
-    whole = [np.asarray(Image.fromarray(x.reshape(32, 32, 3)).convert("L")).reshape(1024, 1) for x in rgb(pixels[5])]
-    np.testing.assert_array_equal(task["test"].stored, np.stack(whole))
+    expected = [np.asarray(Image.fromarray(x.reshape(32, 32, 3)).convert("L")).reshape(1024, 1) for x in rgb(pixels[5])]
+    np.testing.assert_array_equal(task["test"].stored, np.stack(expected))
     x = next(task["test"].batches(20)).x
     assert x.shape == (20, 1024, 1)
-    torch.testing.assert_close(x, torch.from_numpy((np.stack(whole) / 255 - 122.6 / 255) / (61 / 255)).float())
+    torch.testing.assert_close(x, torch.from_numpy((np.stack(expected) / 255 - 122.6 / 255) / (61 / 255)).float())
 
 
 class Evil:
