@@ -47,6 +47,7 @@ def rgb(pixels):
     return pixels.reshape(-1, 3, 1024).transpose(0, 2, 1)
 
 
+@pytest.mark.deep
 def test_real(real):
     task = load("scifar", real("cifar10"))
     sizes = {name: len(split) for name, split in task.splits.items()}
