@@ -89,11 +89,11 @@ def prepared_from(
     Returns:
         Arrays and facts; the facts include the checksums of the files.
     """
-    found = {key: find(raw, key, folder) for key in raw.files}
-    cached = None if any(found.values()) else earlier(name, settings)
+    present = {key: find(raw, key, folder) for key in raw.files}
+    cached = None if any(present.values()) else earlier(name, settings)
     if cached is not None:
         return cached
-    places = {key: place or obtain(raw, key, folder) for key, place in found.items()}
+    places = {key: place or obtain(raw, key, folder) for key, place in present.items()}
 
     def make_with_sources() -> Prepared:
         sources: dict[str, str] = {}

@@ -26,12 +26,12 @@ def gathered(task):
 def test_forms_of_sequences(kind):
     x = arrays()
     labels = ["b", "a"] * 10
-    given = {
+    form = {
         "array": x, "float64": x.astype(np.float64), "tensor": torch.from_numpy(x).requires_grad_(), "list": [*x],
         "nested lists": x.tolist(), "object array": x.astype(object), "one channel": x[..., 0],
     }[kind]  # fmt: skip
     expected = x[..., :1] if kind == "one channel" else x
-    task = from_arrays(given, labels, test=0.25)
+    task = from_arrays(form, labels, test=0.25)
     assert (task.name, task.kind, task.classes, task.class_names) == ("own", "values", 2, ("a", "b"))
     assert (task.inputs, task.per_step, task.pairs, task.vocabulary) == (expected.shape[-1], False, False, None)
     assert {name: len(split) for name, split in task.splits.items()} == {"train": 13, "validation": 2, "test": 5}

@@ -47,6 +47,7 @@ def rgb(pixels):
     return pixels.reshape(-1, 3, 1024).transpose(0, 2, 1)
 
 
+@pytest.mark.deep
 def test_real(real):
     task = load("scifar", real("cifar10"))
     sizes = {name: len(split) for name, split in task.splits.items()}
@@ -91,11 +92,11 @@ def test_grey_is_pillows_luma(small):
     files, pixels, _ = batches("bin")
     pack(small, files, "folder")
     task = load("image", small / "cifar-10-batches-bin")
-    whole = [np.asarray(Image.fromarray(x.reshape(32, 32, 3)).convert("L")).reshape(1024, 1) for x in rgb(pixels[5])]
-    np.testing.assert_array_equal(task["test"].stored, np.stack(whole))
+    expected = [np.asarray(Image.fromarray(x.reshape(32, 32, 3)).convert("L")).reshape(1024, 1) for x in rgb(pixels[5])]
+    np.testing.assert_array_equal(task["test"].stored, np.stack(expected))
     x = next(task["test"].batches(20)).x
     assert x.shape == (20, 1024, 1)
-    torch.testing.assert_close(x, torch.from_numpy((np.stack(whole) / 255 - 122.6 / 255) / (61 / 255)).float())
+    torch.testing.assert_close(x, torch.from_numpy((np.stack(expected) / 255 - 122.6 / 255) / (61 / 255)).float())
 
 
 class Evil:

@@ -14,15 +14,20 @@ COUNT = 6
 
 
 @pytest.fixture(scope="module")
-def real_tasks(real, tmp_path_factory):
-    folder = real("imdb")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RESOFIRE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        return {name: load(name, folder) for name in ("text", "text-lra", "films")}
+def real_task(real, tmp_path_factory):
+    """A function that loads a data set from the real archive, once."""
+    folder, cache = real("imdb"), tmp_path_factory.mktemp("cache")
+
+    def loaded(name):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RESOFIRE_CACHE", str(cache))
+            return load(name, folder)
+
+    return loaded
 
 
-def test_real_characters(real_tasks):
-    task = real_tasks["text"]
+def test_real_characters(real_task):
+    task = real_task("text")
     assert (task.kind, task.classes, task.vocabulary, task.pairs) == ("tokens", 2, 134, False)
     sizes = {name: len(split) for name, split in task.splits.items()}
     assert sizes == {"train": 22_500, "validation": 2_500, "test": 25_000}
@@ -36,8 +41,9 @@ def test_real_characters(real_tasks):
     assert task.symbols[:5] == ("<pad>", "<unk>", "<eos>", " ", "e")
 
 
-def test_real_bytes_say_the_same(real_tasks):
-    characters, data = real_tasks["text"], real_tasks["text-lra"]
+@pytest.mark.deep
+def test_real_bytes_say_the_same(real_task):
+    characters, data = real_task("text"), real_task("text-lra")
     assert data.vocabulary == 257
     for name in data.splits:
         for number in range(0, len(data[name]), 500):
@@ -52,8 +58,8 @@ def test_real_bytes_say_the_same(real_tasks):
         assert data[name].lengths.max() == 4096
 
 
-def test_real_films(real_tasks):
-    task, text = real_tasks["films"], real_tasks["text"]
+def test_real_films(real_task):
+    task, text = real_task("films"), real_task("text")
     assert (task.kind, task.classes, task.pairs, task.symbols) == ("tokens", 2, True, text.symbols)
     assert task.class_names == ("different films", "same film")
     sizes = {name: len(split) for name, split in task.splits.items()}

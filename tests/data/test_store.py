@@ -143,18 +143,18 @@ def test_two_processes_at_once_make_it_once():
     assert marks.empty()
 
 
-def _hold(file, held):
+def _hold(file, acquired):
     with locked(file):
-        held.set()
+        acquired.set()
         signal.pause()
 
 
 def test_a_lock_ends_with_its_process(tmp_path):
     context = multiprocessing.get_context("spawn")
-    held = context.Event()
-    holder = context.Process(target=_hold, args=(tmp_path / "lock", held))
+    acquired = context.Event()
+    holder = context.Process(target=_hold, args=(tmp_path / "lock", acquired))
     holder.start()
-    assert held.wait(60)
+    assert acquired.wait(60)
     lock = store.FileLock(tmp_path / "lock")
     with pytest.raises(TimeoutError):
         lock.acquire(timeout=0.1)
