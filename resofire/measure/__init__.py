@@ -8,19 +8,6 @@ from .rates import fire_rates
 from .report import report
 
 __all__ = [
-    "COSTS",
-    "PEERS",
-    "Costs",
-    "Count",
-    "CountError",
-    "Counts",
-    "Energy",
-    "complexity",
-    "count_ops",
-    "energy",
-    "fire_rates",
-    "measure",
-    "peer",
-    "peer_network",
-    "report",
-]
+    "COSTS", "PEERS", "Costs", "Count", "CountError", "Counts", "Energy", "complexity", "count_ops", "energy",
+    "fire_rates", "measure", "peer", "peer_network", "report",
+]  # fmt: skip

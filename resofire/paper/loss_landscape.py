@@ -242,22 +242,15 @@ def page(result: dict[str, Any]) -> str:
         for label, case in result["cases"].items()
     ]  # fmt: skip
     planes = result["planes"]
-    held = [_held(claim, result) for claim in CLAIMS]
-    claims = [(claim.says, claim.measured, _verdict(times, planes)) for claim, times in zip(CLAIMS, held, strict=True)]
-    always, never = sum(times == planes for times in held), sum(times == 0 for times in held)
+    confirmed = [_planes(claim, result) for claim in CLAIMS]
+    claims = [
+        (claim.says, claim.measured, _verdict(times, planes)) for claim, times in zip(CLAIMS, confirmed, strict=True)
+    ]
+    always, never = sum(times == planes for times in confirmed), sum(times == 0 for times in confirmed)
     several = f"{planes} planes; means, with minimum and maximum in brackets" if planes > 1 else "one plane"
     head = (
-        "case",
-        "β",
-        "θ",
-        "test accuracy",
-        "loss, trained",
-        "range",
-        "slope",
-        "roughness",
-        "not quadratic",
-        "minima",
-    )
+        "case", "β", "θ", "test accuracy", "loss, trained", "range", "slope", "roughness", "not quadratic", "minima",
+    )  # fmt: skip
     return f"""
 Network 1-64-256-256-10, Δ = 1, β and θ equal for all neurons and not trained; psMNIST in bit-reversed order,
 {result["steps"]:,} steps of {result["batch"]} images ({result["epochs"]:.2f} epochs; the paper trains 50), one seed.
@@ -295,7 +288,7 @@ def _spread(numbers: list[dict[str, float]], name: str) -> str:
     return mean if len(values) == 1 else f"{mean} ({min(values):.2g} to {max(values):.2g})"
 
 
-def _held(claim: Claim, result: dict[str, Any]) -> int:
+def _planes(claim: Claim, result: dict[str, Any]) -> int:
     """In how many planes a claim holds."""
     planes = zip(*(case["numbers"] for case in result["cases"].values()), strict=True)
     return sum(claim.holds(dict(zip(result["cases"], plane, strict=True))) for plane in planes)

@@ -1,6 +1,6 @@
 """Digits (embedded, for a first run of a minute), spoken digits and colour CIFAR-10.
 
-digits    8 × 8 pixels one by one; channels, dropout, smoothing, target fire rate and epochs chosen on validation
+digits    8 × 8 pixels one by one; settings chosen on the validation split, see docs/experiments/digits.md
 speech    raw waves of about 3,500 samples; not in the paper, so the settings are ours
 scifar    as Image, but in colour, pre-norm and with the release's τ = 4
 """

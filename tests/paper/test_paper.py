@@ -16,8 +16,16 @@ PAPER = Path(__file__).parents[2] / "docs" / "paper"
 COMMITTED = [name for name in paper.NAMES if (PAPER / f"{name}.json").exists()]
 
 
-@pytest.mark.parametrize("name", paper.NAMES)
+# Those with many trainings. Except for amplitude, other tests here run them with fewer or smaller ones.
+LONG = ("decay", "loss-landscape", "kernel-gradient", "theta-ranges", "amplitude")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.deep) if name in LONG else name for name in paper.NAMES]
+)
 def test_an_experiment_runs_at_a_small_budget(name, digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("resofire.paper.initialisation.DELTAS", (0.1,))
+    monkeypatch.setattr("resofire.paper.initialisation.THETAS", (0.0,))
     monkeypatch.setattr("resofire.paper.training_equivalence.MOST", 2)
     monkeypatch.setattr("resofire.paper.run_time.CASE", (8, 64))
     page = paper.reproduce(name, tmp_path / "out", 1e-4, runs=tmp_path / "runs")
