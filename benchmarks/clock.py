@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,9 +38,12 @@ def copier() -> Callable[[], object]:
 
 def in_fresh_process(code: str, **environment: str) -> str:
     """The last line that a piece of Python prints when it has a process to itself."""
+    # The child imports this repository, wherever it is started.
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+    )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"benchmark process failed: {done.stderr.strip().splitlines()[-1]}")
     return done.stdout.strip().splitlines()[-1]

@@ -221,7 +221,7 @@ def loading(table: Table, rounds: int) -> None:
 PEAK = """
 import torch
 from resofire.ops import retain_buffers
-from resofire.benchmarks import networks
+from benchmarks import networks
 retain_buffers()
 def peak():
     return int(next(x for x in open("/proc/self/status") if x.startswith("VmHWM")).split()[1]) * 1024

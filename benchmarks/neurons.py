@@ -4,11 +4,9 @@ All times are forward + backward in float32, medians of rounds in which the cont
 project has set itself; a figure that misses it is marked, not hidden.
 """
 
-import importlib
 import math
 import os
 import tempfile
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +18,7 @@ from resofire.ops.lif import reference as lif_reference
 from resofire.ops.prf import reference as prf_reference
 
 from .clock import COPIED, Table, copier, in_fresh_process, medians
+from .peer_layers import Absent, spikingjelly
 
 SHAPES = [(64, 784, 128), (16, 1024, 256), (8, 4096, 256), (2, 32768, 128)]
 # The least traffic of a training step: forward reads c and writes s, backward reads c and ∂s and writes ∂c.
@@ -70,26 +69,6 @@ def unbound_loop(op: str, lanes: int) -> Callable[[Tensor], Tensor]:
     return run
 
 
-def spikingjelly() -> Callable[[Tensor], Tensor] | None:
-    """SpikingJelly's LIFNode with the same equation and surrogate; None if it is not installed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it uses what newer releases of torch deprecate
-            neuron = importlib.import_module("spikingjelly.activation_based.neuron")
-            surrogate = importlib.import_module("spikingjelly.activation_based.surrogate")
-    except ModuleNotFoundError:
-        return None
-
-    def run(current: Tensor) -> Tensor:
-        node = neuron.LIFNode(
-            2.0, decay_input=False, v_reset=None, surrogate_function=surrogate.ATan(2.0), detach_reset=True,
-            step_mode="m",
-        )  # fmt: skip
-        return node(current.transpose(0, 1)).transpose(0, 1)
-
-    return run
-
-
 def speed_at(table: Table, shape: tuple[int, int, int]) -> None:
     """PRF and LIF scan against the FFT and the memory limit at one shape."""
     elements, (_, length, lanes) = math.prod(shape), shape
@@ -130,14 +109,14 @@ def against_loops(table: Table, shape: tuple[int, int, int], rounds: int) -> Non
 
 
 def against_spikingjelly(table: Table, rounds: int) -> None:
-    peer = spikingjelly()
-    if peer is None:
-        print("SpikingJelly is not installed: not compared")
-        return
     shape = (64, 1024, 128)
-    found = medians({"scan": training_step(shape, lif_by("scan")), "peer": training_step(shape, peer)}, rounds)
-    ratio = found["peer"] / found["scan"]
-    table.add("LIF scan over SpikingJelly's LIFNode at 64x1024x128", ratio, "x", least=30.0)
+    try:
+        peer = spikingjelly(shape[2])
+    except Absent as reason:
+        print(reason)
+        return
+    seconds = medians({"scan": training_step(shape, lif_by("scan")), "peer": training_step(shape, peer)}, rounds)
+    table.add("LIF scan over SpikingJelly's LIFNode at 64x1024x128", seconds["peer"] / seconds["scan"], "x", least=30.0)
 
 
 def flatness(table: Table, elements: int) -> None:

@@ -166,7 +166,6 @@ def spikingjelly(features: int) -> nn.Module:
     surrogate = _package("spikingjelly.activation_based.surrogate", "SpikingJelly")
     node = neuron.LIFNode(
         TAU, decay_input=False, v_reset=None, surrogate_function=surrogate.ATan(2.0), detach_reset=True, step_mode="m",
-        backend="torch",
     )  # fmt: skip
 
     def call(node: Any, x: Tensor) -> Tensor:
@@ -203,7 +202,7 @@ PEERS: dict[str, Peer] = {
     "LIF loop": Peer(
         "neuron", lambda n: LIF(n, backend="reference"), LOOPS, "autograd's loop, the paper's sequential training"
     ),
-    "SpikingJelly LIFNode": Peer("neuron", spikingjelly, LOOPS, "the same LIF, torch backend, multi-step"),
+    "SpikingJelly LIFNode": Peer("neuron", spikingjelly, LOOPS, "the same LIF, multi-step"),
     "snnTorch Leaky": Peer(
         "neuron", snntorch_leaky, ALL, "another model: it subtracts the reset after the decay; looped over unbind"
     ),

@@ -212,7 +212,7 @@ def peak(name: str, length: int) -> float:
 
 
 PEAK = """
-from resofire.benchmarks import peers
+from benchmarks import peers
 from resofire.ops import retain_buffers
 retain_buffers()
 print(peers.peak({name!r}, {length}))

@@ -11,10 +11,10 @@ import re
 import matplotlib.image
 import pytest
 import torch
-from resofire.benchmarks import events, peer_layers, peers
-from resofire.benchmarks.clock import Table
 from torch import nn
 
+from benchmarks import events, peer_layers, peers
+from benchmarks.clock import Table
 from resofire.commands.bench import Bench, page
 from resofire.nn import fire_rates
 from resofire.ops import lif

@@ -4,7 +4,6 @@ What is measured, and how, is that of `resofire bench peers`. There the loop is 
 each way is measured as far as the budget lets it go, and nothing is extrapolated.
 """
 
-import importlib
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..clone import benchmark
 from ..nn import LIF
 from ..ops import retain_buffers
 from ..plot import figure, hatches, lines, styled
@@ -34,7 +34,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
     begun = time.monotonic()
     retain_buffers()
     torch.manual_seed(0)
-    peers = importlib.import_module("resofire.benchmarks.peers")
+    peers = benchmark("peers")
     return {
         "batch": BATCH,
         "features": FEATURES,
