@@ -8,10 +8,38 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import __version__, extras
+
+
+class OutputError(OSError):
+    """Standard output cannot be written, e.g. since it goes to a full disk."""
+
+
+class _Output:
+    """Standard output with errors of their own type, so that they are not taken for those of a file."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> Any:
+        return self._attempt(self._stream.write, text)
+
+    def flush(self) -> None:
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return action(*arguments)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(error.errno, error.strerror) from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,22 +54,26 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         _tolerate_encoding()
-        try:
-            code = _run(arguments)
-        except SystemExit:
-            # Help is printed, and must have arrived, too.
-            sys.stdout.flush()
-            raise
-        sys.stdout.flush()
-        return code
+        with _told_apart() as output:
+            try:
+                code = _run(arguments)
+            except SystemExit:
+                # Help is printed, and must have arrived, too.
+                output.flush()
+                raise
+            output.flush()
+            return code
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except BrokenPipeError:
         # Whoever read the output, e.g. head, has enough.
         _drop_output()
         return 1
+    except OutputError as error:
+        _drop_output()
+        return _fail(f"standard output cannot be written: {error.strerror}", 1)
     except OSError as error:
-        return _fail(_unwritten(error), 1)
+        return _fail(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", 1)
 
 
 def _run(arguments: list[str]) -> int:
@@ -93,17 +125,6 @@ def _missing(error: ModuleNotFoundError) -> str:
     return sentence
 
 
-def _unwritten(error: OSError) -> str:
-    """Whether it was standard output that failed: then what it holds still cannot be written."""
-    try:
-        sys.stdout.flush()
-    except OSError as again:
-        _drop_output()
-        return f"standard output cannot be written: {again.strerror}"
-    where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}"
-
-
 def _drop_output() -> None:
     """Send what standard output still holds nowhere, or Python complains once more when it closes it."""
     with contextlib.suppress(OSError, ValueError):
@@ -115,6 +136,17 @@ def _tolerate_encoding() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure") and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def _told_apart() -> Iterator[_Output]:
+    """Inside it, a failing standard output raises OutputError."""
+    before, output = sys.stdout, _Output(sys.stdout)
+    sys.stdout = output
+    try:
+        yield output
+    finally:
+        sys.stdout = before
 
 
 @contextlib.contextmanager

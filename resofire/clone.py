@@ -1,4 +1,4 @@
-"""The repository around the package. Benchmarks live in its folder `benchmarks` and are not installed with the package."""
+"""The repository around the package: its folder `benchmarks` is not installed with the package."""
 
 import importlib
 import sys

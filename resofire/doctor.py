@@ -14,8 +14,8 @@ from .ops import lif, prf, registry
 from .ops.registry import Call
 
 PACKAGES = (
-    "torch", "numpy", "numba", "llvmlite", "safetensors", "lightning-fabric", "tyro", "rich", "nir", "onnx", "onnxruntime",
-    "triton", "spikingjelly", "snntorch",
+    "torch", "numpy", "numba", "llvmlite", "safetensors", "lightning-fabric", "tyro", "rich", "nir", "onnx",
+    "onnxruntime", "triton", "spikingjelly", "snntorch",
 )  # fmt: skip
 
 

@@ -3,12 +3,13 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
 from ..atomic import write_atomic
 from ..clone import NotACloneError, benchmark
+from .parsing import File, Switch
 from .usage import UsageError, require_one_of, require_writable, writing
 
 BENCHMARKS = ("neurons", "networks", "peers", "events", "stream")
@@ -19,13 +20,13 @@ FIGURES = {"peers": "Beside the peers", "events": "Does the time follow the oper
 class Bench:
     """Time the library against its peers, as ratios; needs a clone."""
 
-    name: tyro.conf.Positional[str] = "neurons"
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = "neurons"
     """One of neurons, networks, peers, events, stream."""
-    json: Path | None = None
+    json: File = None
     """Also write the results to this file."""
-    figure: Path | None = None
+    figure: File = None
     """Also draw them, for peers and events: FIGURE.png, FIGURE.svg and the page FIGURE.md with the table."""
-    quick: bool = False
+    quick: Switch = False
     """A short run with fewer sizes and repeats."""
 
     def run(self) -> int:

@@ -4,11 +4,13 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 from ..atomic import write_atomic
 from .output import print_table
+from .parsing import File, Folder, Switch
 from .usage import UsageError, require_one_of, require_writable, writing
 
 ACTIONS = ("list", "prepare", "show")
@@ -18,16 +20,16 @@ ACTIONS = ("list", "prepare", "show")
 class Data:
     """List the data sets, prepare one, or show statistics and samples."""
 
-    action: tyro.conf.Positional[str]
+    action: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ACTION")]
     """One of list, prepare, show."""
-    name: tyro.conf.Positional[str | None] = None
+    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[NAME]", help_behavior_hint="")] = None
     """The data set; see resofire data list."""
-    data_dir: Path | None = None
+    data_dir: Folder = None
     """Folder with the files of the data set, directly or in a sub-folder named after it. Default: the environment
     variable RESOFIRE_DATA, else a download."""
-    png: Path | None = None
+    png: File = None
     """Draw some samples into this file. Default for show without --json: NAME.png."""
-    json: bool = False
+    json: Switch = False
     """Print JSON."""
 
     def run(self) -> int:

@@ -3,12 +3,14 @@
 import json
 from dataclasses import dataclass
 
+from .parsing import Switch
+
 
 @dataclass(frozen=True)
 class Doctor:
     """Show versions and backends, and check that both neurons run."""
 
-    json: bool = False
+    json: Switch = False
     """Print JSON."""
 
     def run(self) -> int:

@@ -6,8 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
+from .parsing import Count, Folder, Model, Switch
 from .runs import SCALES_FROM, Run, open_run, open_task, sequences
 from .usage import UsageError, require_positive
 
@@ -16,15 +15,15 @@ from .usage import UsageError, require_positive
 class Evaluate:
     """Evaluate a trained network and compare with its recorded result."""
 
-    model: tyro.conf.Positional[str]
+    model: Model
     """A shipped network or a run folder."""
-    data_dir: Path | None = None
+    data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
-    json: bool = False
+    json: Switch = False
     """Print JSON."""
-    fixed_point: bool = False
+    fixed_point: Switch = False
     """Compare fixed point of every width with float instead: accuracy and spikes on the test split."""
-    count: int | None = None
+    count: Count = None
     """Number of test sequences for --fixed-point. Default: all."""
 
     def run(self) -> int:

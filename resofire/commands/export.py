@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
+from .parsing import File, Folder, Model, Switch
 from .runs import SCALES_FROM, find_run, open_model, open_task, sequences
 from .usage import UsageError, require_one_of, require_positive, require_writable, writing
 
@@ -18,11 +17,11 @@ ENDINGS = {"nir": ".nir", "onnx": ".onnx", "onnx-step": "-step.onnx", "c": ".h",
 class Export:
     """Export to C, NIR, ONNX or safetensors, verified by running the file."""
 
-    model: tyro.conf.Positional[str]
+    model: Model
     """A shipped network, a run folder or a weights file."""
     to: str
     """nir, onnx (whole sequences), onnx-step (one step with its state), c (fixed point, one header) or safetensors."""
-    out: Path | None = None
+    out: File = None
     """Target file. Default: named after the network."""
     samples: int = 16
     """Number of training sequences that the file is verified with."""
@@ -32,9 +31,9 @@ class Export:
     """Width of weights in c: 8, 6 or 4."""
     state_bits: int = 16
     """Width of states in c: 16, 24 or 32."""
-    data_dir: Path | None = None
+    data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
-    json: bool = False
+    json: Switch = False
     """Print what was verified as JSON."""
 
     def run(self) -> int:

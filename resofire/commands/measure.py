@@ -6,9 +6,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from ..atomic import write_atomic
+from .parsing import Count, Folder, Model, Switch
 from .runs import open_run, open_task
 from .usage import UsageError, require_one_of, require_positive, require_writable, writing
 
@@ -20,7 +19,7 @@ FOR_PAPER = ("model", "costs", "state_size", "out", "json")
 class Measure:
     """Count operations and estimate energy, beside other architectures."""
 
-    model: tyro.conf.Positional[str]
+    model: Model
     """A shipped network, a run folder, or paper for the paper's own tables."""
     against: tuple[str, ...] = ("s4", "transformer")
     """Architectures of the same width and depth: s4, s4d, binary-s4d, gsu, transformer."""
@@ -28,18 +27,18 @@ class Measure:
     """State size H of the state space models."""
     costs: str = "float32"
     """Energy per operation; see resofire.measure.COSTS."""
-    fold_norm: bool = False
+    fold_norm: Switch = False
     """Count norms as folded into the neighbouring layers, as on a device."""
     split: str = "test"
     """Split on which fire rates are measured."""
-    batches: int | None = None
+    batches: Count = None
     """Number of batches of it. Default: all."""
-    out: Path | None = None
+    out: Folder = None
     """Folder for measure.json and the figure. Default: the run folder, or measure-NAME for a shipped network; for
     paper nothing is written unless given."""
-    data_dir: Path | None = None
+    data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
-    json: bool = False
+    json: Switch = False
     """Print JSON, and write nothing unless --out is given."""
 
     def run(self) -> int:

@@ -3,11 +3,13 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 from ..clone import NotACloneError
 from .output import print_table
+from .parsing import Folder
 from .usage import UsageError, require_one_of, writing
 
 
@@ -15,7 +17,7 @@ from .usage import UsageError, require_one_of, writing
 class Paper:
     """Reproduce the tables and figures of the paper: list, NAME or all."""
 
-    name: tyro.conf.Positional[str]
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
     """The name of one, list, or all; all skips those whose data is missing and says why."""
     budget: float = 10.0
     """Minutes for each; trainings are shortened to fit. loss-landscape and kernel-gradient also train decay at the
@@ -24,7 +26,7 @@ class Paper:
     """Folder for NAME.json, its figure and its page."""
     runs: Path = Path("runs/reproduce")
     """Folder for the trainings, which are resumed from there."""
-    data_dir: Path | None = None
+    data_dir: Folder = None
     """Folder with the files of the data sets; see resofire data --help."""
 
     def run(self) -> int:
@@ -38,7 +40,8 @@ class Paper:
         for name in paper.NAMES if self.name == "all" else (self.name,):
             try:
                 with writing("paper: --out", self.out):
-                    print(paper.reproduce(name, self.out, self.budget, self.data_dir, self.runs))
+                    page = paper.reproduce(name, self.out, self.budget, self.data_dir, self.runs)
+                print(page)
             except train.Stopped as stopped:
                 print(f"resofire: {stopped}", file=sys.stderr)
                 return stopped.code

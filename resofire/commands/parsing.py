@@ -3,7 +3,8 @@
 import dataclasses
 import types
 from collections.abc import Sequence
-from typing import Any, TypeVar, Union, get_args, get_origin
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import tyro
 from tyro import _errors as events
@@ -12,6 +13,20 @@ from tyro.constructors import UnsupportedTypeAnnotationError
 from .usage import UsageError, hint
 
 Kind = TypeVar("Kind")
+
+
+def _shown_as(metavar: str) -> Any:
+    """A flag's value in the help, without the note that the default is None."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
+# Types of the flags that several commands have.
+Model = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
+File = Annotated[Path | None, _shown_as("FILE")]
+Folder = Annotated[Path | None, _shown_as("FOLDER")]
+Count = Annotated[int | None, _shown_as("INT")]
+Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
+
 NOUNS = {int: "an integer", float: "a number", type(None): "None"}
 FOOTER = "Every command accepts --import MODULE (repeatable), which imports a module of yours first."
 
@@ -38,15 +53,15 @@ def parse(kind: type[Kind], arguments: Sequence[str], program: str, default: Kin
         if sentence is not None:
             raise UsageError(f"{'' if own else f'{command}: '}{sentence}; see {program} --help")
 
-    settings = [tyro.conf.HelptextFromCommentsOff]
-    options = {} if default is None else {"default": default}
-    if default is not None:
-        # A config's own type is chosen in code; flags change its fields.
-        settings.append(tyro.conf.AvoidSubcommands)
+    # The type of a nested config is chosen in code; flags change its fields.
+    own = tyro.conf.FlagCreatePairsOff if default is None else tyro.conf.AvoidSubcommands
+    options: dict[str, Any] = {} if default is None else {"default": default}
+    description = f"{kind.__doc__}\n\n{FOOTER}"
     try:
         with events.on_parse_error(refuse):
             return tyro.cli(
-                kind, prog=program, args=arguments, config=settings, description=f"{kind.__doc__}\n\n{FOOTER}", **options
+                kind, prog=program, args=arguments, description=description,
+                config=(tyro.conf.HelptextFromCommentsOff, own), **options,
             )  # fmt: skip
     except ValueError as error:
         # The outermost config checks itself outside of tyro's own handling.

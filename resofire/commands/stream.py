@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
 from .output import LiveLine
+from .parsing import Folder, Model, Switch
 from .runs import find_run, open_model, open_task
 from .usage import UsageError, require_positive
 
@@ -19,18 +20,18 @@ from .usage import UsageError, require_positive
 class Stream:
     """Run a network step by step on a file or standard input."""
 
-    model: tyro.conf.Positional[str]
+    model: Model
     """A shipped network, a run folder or a weights file, also an exported one."""
-    file: tyro.conf.Positional[str | None] = None
+    file: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FILE]", help_behavior_hint="")] = None
     """Numbers separated by spaces, commas or line ends, with one line per step if a step has several; or a wav.
     Default, or -: standard input."""
     chunk: int = 64
     """Most steps that are read before the network runs."""
-    text: bool = False
+    text: Switch = False
     """Read the input as text, for networks that read characters."""
-    data_dir: Path | None = None
+    data_dir: Folder = None
     """Folder with the files of the data set, for --text; see resofire data --help."""
-    json: bool = False
+    json: Switch = False
     """Print the result as JSON and nothing before it."""
 
     def run(self) -> int:

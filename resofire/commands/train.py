@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from .imports import call
-from .parsing import FOOTER, flag_names, parse
+from .parsing import FOOTER, Count, Folder, flag_names, parse
 from .runs import load_task, open_task, read_config
 from .usage import UsageError, hint, require_positive
 
@@ -23,13 +23,13 @@ class Train:
 
     # A RunConfig; its type is not named here because that would import torch for every command.
     config: Annotated[Any, tyro.conf.arg(name="")] = None
-    out: Path | None = None
+    out: Folder = None
     """Folder of the run. Default: a new one under runs/."""
-    resume: Path | None = None
+    resume: Folder = None
     """Resume the run in this folder, with its own settings."""
-    data_dir: Path | None = None
+    data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
-    devices: int | None = None
+    devices: Count = None
     """Processes on this machine (CPU) or GPUs. Default: 1, or as many as the resumed run had."""
     task: tyro.conf.Suppress[Any] = None
 
@@ -110,7 +110,7 @@ def _parse_resume(arguments: list[str]) -> Train:
         if not argument.startswith("-") and (not before.startswith("--") or "=" in before)
     ]
     if words:
-        raise UsageError(f"train: --resume takes the run's own settings: no recipe can be given with it, got {words[0]}")
+        raise UsageError("train: --resume takes the run's own settings: no recipe can be given with it")
     command = parse(Resume, arguments, "resofire train")
     read_config(command.resume)
     return Train(resume=command.resume, data_dir=command.data_dir, devices=command.devices)
@@ -122,9 +122,9 @@ class Resume:
 
     resume: Path
     """Folder of the run."""
-    data_dir: Path | None = None
+    data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
-    devices: int | None = None
+    devices: Count = None
     """Processes on this machine (CPU) or GPUs. Default: as many as the run had."""
 
 
