@@ -158,7 +158,7 @@ def test_files_and_networks_that_are_not_there(tmp_path, capsys):
     assert "cannot be read: No such file or directory" in capsys.readouterr().err
     (tmp_path / "x.txt").write_bytes(b"\xff\xfe\x00")
     assert cli.main(["stream", "digits", str(tmp_path / "x.txt")]) == 2
-    assert "cannot be read: it is no text" in capsys.readouterr().err
+    assert "cannot be read: it is not text" in capsys.readouterr().err
     assert cli.main(["stream", "digit", str(tmp_path / "x.txt")]) == 2
     assert "did you mean 'digits'?" in capsys.readouterr().err
 
