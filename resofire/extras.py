@@ -5,14 +5,14 @@ import importlib.util
 # By import name. `import resofire.nn` needs none of them.
 EXTRAS = {
     "train": ("filelock", "lightning_fabric", "rich", "tensorboardX", "tyro"),
-    "data": ("PIL", "filelock", "scipy", "sklearn"),
+    "data": ("PIL", "filelock", "rich", "scipy", "sklearn"),
     "export": ("h5py", "nir", "onnx", "onnxruntime", "scipy"),
     "report": ("matplotlib",),
     "gpu": ("triton",),
 }
 
 
-class MissingExtraError(ImportError):
+class MissingExtraError(ModuleNotFoundError):
     """A package of an extra is not installed. Its text is one sentence that says what to install."""
 
 

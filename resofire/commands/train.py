@@ -1,6 +1,8 @@
 """resofire train."""
 
+import contextlib
 import dataclasses
+import importlib
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from ..extras import MissingExtraError
 from .imports import call
 from .parsing import FOOTER, Count, Folder, flag_names, parse
 from .runs import load_task, open_task, read_config
@@ -76,15 +79,24 @@ def parse_train(arguments: list[str]) -> Train:
 
 def _run_of(name: str) -> tuple[Any, Any]:
     """The RunConfig of a recipe or a function, and the Task if the function returns one."""
-    from ..recipes import RECIPES
-
-    if name in RECIPES:
-        return RECIPES[name](), None
     if ":" in name and not name.startswith("-"):
         return _returned(name, call(name))
-    got = f", got {name!r}{hint(name, RECIPES)}" if name else ""
+    recipes = _recipes(name)
+    if name in recipes:
+        return recipes[name](), None
+    got = f", got {name!r}{hint(name, recipes)}" if name else ""
     first = " the first word," if name.startswith("-") else ""
-    raise UsageError(f"train: recipe must be{first} one of {', '.join(RECIPES)} or package.module:function{got}")
+    raise UsageError(f"train: recipe must be{first} one of {', '.join(recipes)} or package.module:function{got}")
+
+
+def _recipes(name: str = "") -> dict[str, Any]:
+    """All registered recipes; those of the paper's ablations are registered by `resofire.paper`."""
+    from ..recipes import RECIPES
+
+    if name not in RECIPES:
+        with contextlib.suppress(MissingExtraError):
+            importlib.import_module("resofire.paper")
+    return dict(RECIPES)
 
 
 def _returned(name: str, value: Any) -> tuple[Any, Any]:
@@ -129,9 +141,9 @@ class Resume:
 
 
 def _help() -> str:
-    from ..recipes import RECIPES
-
-    names = textwrap.fill(", ".join(RECIPES), 80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    names = textwrap.fill(
+        ", ".join(_recipes()), 80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
     return f"""{Train.__doc__}
 
   resofire train RECIPE [flags]
