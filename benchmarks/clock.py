@@ -23,7 +23,7 @@ def medians(contenders: dict[str, Callable[[], object]], rounds: int = 5, warm: 
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
-    return {name: sorted(found)[len(found) // 2] for name, found in times.items()}
+    return {name: sorted(seconds)[len(seconds) // 2] for name, seconds in times.items()}
 
 
 # 256 MB: far more than any cache holds, so that a copy shows what the memory can do.
