@@ -306,7 +306,7 @@ def test_a_page_that_cannot_be_finished_leaves_the_old_one(measured, tmp_path, m
     before = {file: file.read_bytes() for file in sorted(tmp_path.iterdir())}
     assert [file.name for file in before] == ["a.json", "a.md", "a.png", "a.svg"]
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UsageError, match="--json .*a.json cannot be written: disk is full"):
+    with pytest.raises(UsageError, match=r"--json .*a\.json cannot be written: disk is full"):
         command.run()
     assert {file: file.read_bytes() for file in sorted(tmp_path.iterdir())} == before
 
