@@ -24,7 +24,7 @@ NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, 
 ENCODER = (
     f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
     "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0), "
-    "clock=0.0"
+    "clock=0.0, block=None"
 )
 
 SIGNATURES = {
@@ -40,7 +40,7 @@ SIGNATURES = {
     resofire.ops.retain_buffers: "()",
     resofire.nn.PRF: "(features, *, tau=2.0, delta=(0.001, 0.1), theta=(0.0, 6.283185307179586), train_delta=True, "
     "train_theta=True, train_tau=False, threshold=1.0, reset='none', reset_gradient='detached', "
-    "surrogate=ATan(alpha=2.0), backend='auto', even=False)",
+    "surrogate=ATan(alpha=2.0), backend='auto', even=False, gain='delta')",
     resofire.nn.LIF: "(features, *, tau=2.0, train_tau=False, threshold=1.0, reset='soft', reset_gradient='detached', "
     "surrogate=ATan(alpha=2.0), backend='auto')",
     resofire.nn.SpatialNeuron: "(*, threshold=0.5, amplitude=True, surrogate=ATan(alpha=2.0))",

@@ -124,7 +124,7 @@ def _temporal(neuron: nn.Module, a: Array, b: Array) -> Neurons:
     """A neuron that is given a z + b."""
     if isinstance(neuron, PRF):
         with torch.no_grad():
-            phi_re, phi_im, delta = map(_array, neuron.coefficients())
+            phi_re, phi_im, delta = (_array(neuron.coefficients()[name]) for name in ("phi_re", "phi_im", "gain"))
         kind = "prf"
     elif isinstance(neuron, LIF):
         with torch.no_grad():

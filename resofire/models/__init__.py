@@ -3,33 +3,31 @@
 from .classifier import Classifier, ClassifierConfig
 from .config import NetworkConfig
 from .feedforward import Feedforward, FeedforwardConfig
+from .network import Network
 from .retrieval import Retrieval, RetrievalConfig
-from .storage import StorageError, find, load, save, shipped
+from .storage import StorageError, find, load, require_saveable, save, shipped
 
 __all__ = [
     "Classifier",
     "ClassifierConfig",
     "Feedforward",
     "FeedforwardConfig",
+    "Network",
+    "NetworkConfig",
     "Retrieval",
     "RetrievalConfig",
     "StorageError",
     "build",
     "find",
     "load",
+    "require_saveable",
     "save",
     "shipped",
 ]
 
 
-def build(config: NetworkConfig) -> Classifier | Feedforward | Retrieval:
-    """The network that a config describes, its weights freshly drawn."""
-    if isinstance(config, ClassifierConfig):
-        return Classifier(config)
-    if isinstance(config, RetrievalConfig):
-        return Retrieval(config)
-    if isinstance(config, FeedforwardConfig):
-        return Feedforward(config)
-    raise TypeError(
-        f"build: config must be a ClassifierConfig, RetrievalConfig or FeedforwardConfig, got {type(config).__name__}"
-    )
+def build(config: NetworkConfig) -> Network:
+    """Build the network that a config describes, with freshly initialised weights: `config.build()`."""
+    if not isinstance(config, NetworkConfig):
+        raise TypeError(f"build: config must be the config of a network, got {type(config).__name__}")
+    return config.build()

@@ -21,6 +21,9 @@ class ClassifierConfig(EncoderConfig):
         super().__post_init__()
         require_count("ClassifierConfig", "classes", self.classes)
 
+    def build(self) -> "Classifier":
+        return Classifier(self)
+
 
 class Classifier(Network):
     """Sequences to classes; with pool "none", every time step to classes."""

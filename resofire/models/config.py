@@ -1,29 +1,37 @@
-"""What the configs of all networks share. A config is a frozen value; it is checked when it is made."""
+"""What the configs of all networks share. A config is frozen; its values are checked when it is created."""
 
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from ..nn import LIFConfig, PRFConfig
+from ..nn import Config, NeuronConfig, PRFConfig
+from ..nn.config import as_config
 from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, require_clock, require_share
 from ..ops import ATan, Surrogate
 from ..ops.checks import require_choice, require_real
+
+if TYPE_CHECKING:
+    from .network import Network
 
 POOLS = ("mean", "last", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkConfig:
-    """The settings of every network."""
+class NetworkConfig(Config):
+    """The settings of every network. `build()` makes it.
 
-    neuron: PRFConfig | LIFConfig = PRFConfig()  # noqa: RUF009 - frozen
-    """The temporal neuron."""
+    A network of your own has a frozen subclass of this as its config, with `build`, `inputs` or `vocabulary`, and
+    `classes`, as attributes or properties.
+    """
+
+    neuron: NeuronConfig = PRFConfig()  # noqa: RUF009 - frozen
+    """The temporal neuron: a config such as `PRFConfig()`, or a Neuron class, which means its defaults."""
     pool: str = "mean"
     """How the stream becomes one vector: mean over the true length, last step, or none: logits at every step."""
     rate_target: float | None = None
-    """Draw the fire rate of each layer towards this, see `Network.penalised`."""
+    """Regularise the fire rate of each layer towards this value, see `Network.penalised`."""
     rate_weight: float = 1.0
-    """How hard."""
+    """Weight of that penalty."""
     backend: str = "auto"
     """How the Linears on spikes run, or whole blocks, see `nn.SDTCM`; the neuron has a backend of its own."""
     _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
@@ -33,10 +41,7 @@ class NetworkConfig:
         for item in fields(self):
             if item.type is bool and not isinstance(getattr(self, item.name), bool):
                 raise ValueError(f"{owner}: {item.name} must be True or False, got {getattr(self, item.name)!r}")
-        if isinstance(self.neuron, type) or not callable(getattr(self.neuron, "build", None)):
-            raise ValueError(
-                f"{owner}: neuron must be settings such as PRFConfig() or LIFConfig(), got {self.neuron!r}"
-            )
+        object.__setattr__(self, "neuron", as_config(owner, "neuron", self.neuron))
         require_choice(owner, "pool", self.pool, POOLS)
         require_choice(owner, "backend", self.backend, self._backends)
         if self.rate_target is not None and not (_real(self.rate_target) and 0 <= self.rate_target <= 1):
@@ -44,10 +49,27 @@ class NetworkConfig:
         if not _real(self.rate_weight) or not 0 <= self.rate_weight < float("inf"):
             raise ValueError(f"{owner}: rate_weight must be a number of at least 0, got {self.rate_weight!r}")
 
+    def build(self) -> "Network":
+        raise NotImplementedError(f"{type(self).__name__} does not define build")
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the network compares two sequences."""
+        return False
+
+    @property
+    def layers(self) -> int:
+        """Number of layers; a file whose tensors are fewer cannot hold the network."""
+        return 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(NetworkConfig):
-    """The settings of an `Encoder`: SD-TCM blocks, see `nn.SDTCM`. Exactly one of inputs and vocabulary is given."""
+    """The settings of an `Encoder`. Exactly one of inputs and vocabulary is given.
+
+    The blocks are SD-TCM blocks (`nn.SDTCM`), made from `neuron`, `bidirectional`, `norm`, `prenorm`, `dropout`,
+    `amplitude`, `spatial_*`, `clock` and `backend`; or any others, if `block` is given.
+    """
 
     features: int
     """Channels of the stream."""
@@ -75,6 +97,8 @@ class EncoderConfig(NetworkConfig):
     """The derivative that stands in for its spike's."""
     clock: float = 0.0
     """How far from rest each PRF begins a sequence, before training: how blocks can tell time, see `nn.SDTCM`."""
+    block: Config | None = None
+    """A block of your own instead of SD-TCM: a config whose `build(features)` makes it."""
     _backends: ClassVar[tuple[str, ...]] = BACKENDS
 
     def __post_init__(self) -> None:
@@ -98,8 +122,14 @@ class EncoderConfig(NetworkConfig):
         require_share(owner, "dropout", self.dropout)
         require_real(owner, "spatial_threshold", self.spatial_threshold)
         require_clock(owner, self.clock, self.norm, self.prenorm)
-        if self.clock > 0 and isinstance(self.neuron, LIFConfig):
+        if self.clock > 0 and not isinstance(self.neuron, PRFConfig):
             raise ValueError(f"{owner}: clock must be 0 unless neuron is a PRF, got {self.clock!r} and {self.neuron!r}")
+        if self.block is not None:
+            object.__setattr__(self, "block", as_config(owner, "block", self.block))
+
+    @property
+    def layers(self) -> int:
+        return self.depth
 
     @property
     def has_last_norm(self) -> bool:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
 from ..nn.input_linear import InputLinear
+from ..nn.neuron import zero_state
 from .config import EncoderConfig, require_count
 from .network import require_tokens, require_values, require_vocabulary
 from .sequences import Sequences, StreamState, advance, arrange, require_state, start
@@ -24,15 +25,7 @@ class Encoder(nn.Module):
             self.input: InputLinear | nn.Embedding = InputLinear(config.inputs, config.features)
         elif config.vocabulary is not None:
             self.input = nn.Embedding(config.vocabulary, config.features)
-        self.blocks = nn.ModuleList(
-            SDTCM(
-                config.features, neuron=config.neuron, bidirectional=config.bidirectional, norm=config.norm,
-                prenorm=config.prenorm, dropout=config.dropout, amplitude=config.amplitude,
-                spatial_threshold=config.spatial_threshold, surrogate=config.spatial_surrogate, backend=config.backend,
-                clock=config.clock,
-            )
-            for _ in range(config.depth)
-        )  # fmt: skip
+        self.blocks = nn.ModuleList(build_block(config) for _ in range(config.depth))
         self.norm = BatchNorm(config.features) if config.has_last_norm else None
 
     def forward(
@@ -52,7 +45,7 @@ class Encoder(nn.Module):
 
     def init_state(self, batch: int, *, owner: str = "Encoder") -> StreamState:
         require_count(f"{owner}.init_state", "batch", batch)
-        layers = tuple(block.init_state(batch) for block in self._causal_blocks(f"{owner}.init_state"))
+        layers = tuple(zero_state(block, batch) for block in self._causal_blocks(f"{owner}.init_state"))
         return start(layers, self.config.pool, batch, self.config.features, self.input.weight.device)
 
     def step(self, x: Tensor, state: StreamState | None, *, owner: str = "Encoder") -> tuple[Tensor, StreamState]:
@@ -88,6 +81,24 @@ class Encoder(nn.Module):
         return self.input(x)
 
     def _causal_blocks(self, op: str) -> list[Any]:
-        if self.config.bidirectional:
+        if self.config.bidirectional and self.config.block is None:
             raise RuntimeError(f"{op}: a bidirectional network needs whole sequences and cannot be streamed")
+        for number, block in enumerate(self.blocks):
+            if not callable(getattr(block, "step", None)):
+                raise RuntimeError(f"{op}: blocks.{number} cannot be streamed, {type(block).__name__} has no `step`")
         return list(self.blocks)
+
+
+def build_block(config: EncoderConfig) -> nn.Module:
+    """One block of an encoder: SD-TCM, or the config's own."""
+    if config.block is None:
+        return SDTCM(
+            config.features, neuron=config.neuron, bidirectional=config.bidirectional, norm=config.norm,
+            prenorm=config.prenorm, dropout=config.dropout, amplitude=config.amplitude,
+            spatial_threshold=config.spatial_threshold, surrogate=config.spatial_surrogate, backend=config.backend,
+            clock=config.clock,
+        )  # fmt: skip
+    block = config.block.build(config.features)
+    if not isinstance(block, nn.Module):
+        raise TypeError(f"Encoder: block must build a module, got {type(block).__name__}")
+    return block

@@ -1,4 +1,4 @@
-"""Networks on disk: weights as safetensors, the config as JSON. No code runs when one is read.
+"""Networks on disk: weights as safetensors, the config as JSON. Loading runs no code and imports nothing.
 
 model.safetensors    the weights; its header holds the config as well, so that the file alone is enough
 config.json          the same config, for people
@@ -16,35 +16,51 @@ import safetensors.torch
 import torch
 
 from ..atomic import write_atomic
-from ..nn import LIFConfig, PRFConfig
+from ..nn import Config
+from ..nn.config import find_kind, why_not_saveable
 from ..ops import Surrogate
 from ..ops.surrogate import surrogate_from
-from .classifier import ClassifierConfig
-from .config import EncoderConfig, NetworkConfig
-from .feedforward import FeedforwardConfig
+from .config import NetworkConfig
 from .network import Network
-from .retrieval import RetrievalConfig
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+# Written into every config; a file without one is of format 1.
+FORMAT = 2
 # Run folders of the networks that come with the package, without their checkpoints.
 SHIPPED = Path(__file__).parents[1] / "weights"
-# What a network's weights may be; integers are as the network has them.
+# The types that floating-point weights may have; integers keep the type that the network gives them.
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-CONFIGS = {kind.__name__: kind for kind in (ClassifierConfig, RetrievalConfig, FeedforwardConfig, PRFConfig, LIFConfig)}
 
 
 class StorageError(ValueError):
-    """A file that cannot be used. Its text is one sentence that names it."""
+    """A network that cannot be saved, or a file that cannot be used. Its text is one sentence that names it."""
+
+
+class UnknownKind(ValueError):
+    """A config names a class that has not been imported."""
+
+    def __init__(self, kind: str) -> None:
+        module, _, name = kind.rpartition(".")
+        # A nested class is found with the module, whose name ends before the first capital letter, as a rule.
+        while "." in module and module.rpartition(".")[2][:1].isupper():
+            module, _, outer = module.rpartition(".")
+            name = f"{outer}.{name}"
+        if module:
+            text = f"{name} is not imported: import {module} first (on the command line: --import {module})"
+        else:
+            text = f"{kind!r} is not a class of this version of resofire"
+        super().__init__(text)
+        self.kind = kind
 
 
 def to_json(value: Any) -> Any:
-    """A config as plain values; a dataclass says its `kind`."""
+    """A config as plain values; each nested config carries its `kind`."""
     if isinstance(value, Surrogate):
         return {"kind": "Surrogate", "name": value.name, "numbers": value.numbers}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"kind": type(value).__name__, **fields}
+    if isinstance(value, Config):
+        settings = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"kind": value.kind, **settings}
     if isinstance(value, tuple | list):
         return [to_json(each) for each in value]
     if isinstance(value, dict):
@@ -52,42 +68,93 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(value: Any, kinds: dict[str, Any] = CONFIGS) -> Any:
-    """The config that `to_json` was given; ValueError or TypeError if it is none. Lists come back as tuples."""
+def from_json(value: Any) -> Any:
+    """The config that `to_json` described. Lists come back as tuples.
+
+    Raises:
+        UnknownKind: A class is named that has not been imported.
+        ValueError, TypeError: The values do not make a config.
+    """
     if isinstance(value, list):
-        return tuple(from_json(each, kinds) for each in value)
+        return tuple(from_json(each) for each in value)
     if not isinstance(value, dict):
         return value
-    given = {key: from_json(each, kinds) for key, each in value.items() if key != "kind"}
+    settings = {key: from_json(each) for key, each in value.items() if key != "kind"}
     kind = value.get("kind")
     if kind is None:
-        return given
+        return settings
     if kind == "Surrogate":
-        try:
-            return surrogate_from(given["name"], list(given["numbers"]))
-        except (KeyError, TypeError):
-            raise ValueError(f"surrogate {given.get('name')!r} is not known") from None
-        except OverflowError:
-            raise ValueError(f"surrogate {given['name']!r} has a number that is too large") from None
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
-    known = {field.name for field in dataclasses.fields(kinds[kind])}
-    for name in given:
+        return _surrogate(settings)
+    if not isinstance(kind, str):
+        raise ValueError(f"kind must be the name of a config, got {kind!r}")
+    config = find_kind(kind)
+    if config is None:
+        raise UnknownKind(kind)
+    known = {field.name for field in dataclasses.fields(config)}
+    for name in settings:
         if name not in known:
             raise ValueError(f"{kind} has no setting {name!r}")
-    return kinds[kind](**given)
+    return config(**settings)
+
+
+def _surrogate(settings: dict[str, Any]) -> Surrogate:
+    try:
+        return surrogate_from(settings["name"], list(settings["numbers"]))
+    except (KeyError, TypeError):
+        if isinstance(settings.get("name"), str) and "." in settings["name"]:
+            raise UnknownKind(settings["name"]) from None
+        raise ValueError(f"surrogate {settings.get('name')!r} is not known") from None
+    except OverflowError:
+        raise ValueError(f"surrogate {settings['name']!r} has a number that is too large") from None
+
+
+def require_saveable(config: Any) -> None:
+    """Refuse a config that could not be loaded again in another process.
+
+    Raises:
+        StorageError: A class is defined in `__main__` or inside a function, or a value is not plain data.
+    """
+    _require_importable(config)
+    try:
+        again = from_json(json.loads(json.dumps(to_json(config))))
+    except (ValueError, TypeError) as error:
+        raise StorageError(f"save: the config of the network cannot be saved: {_sentence(error)}") from None
+    if again != config:
+        raise StorageError(f"save: the config of the network does not survive saving, got {again!r} for {config!r}")
+
+
+def _require_importable(value: Any) -> None:
+    if isinstance(value, Surrogate):
+        cls = type(value)
+        if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__ or "#" in cls.name:
+            raise StorageError(
+                f"save: the surrogate {cls.__name__} must be defined once, at the top level of a module to import"
+            )
+    elif isinstance(value, Config):
+        reason = why_not_saveable(value)
+        if reason is not None:
+            raise StorageError(f"save: the network could not be loaded again: {reason}")
+        for field in dataclasses.fields(value):
+            _require_importable(getattr(value, field.name))
+    elif isinstance(value, tuple | list):
+        for each in value:
+            _require_importable(each)
 
 
 def save(model: Network, folder: str | os.PathLike[str]) -> Path:
-    """Writes a network into a folder, each file whole or not at all; gives the file of its weights."""
+    """Write a network into a folder, each file whole or not at all.
+
+    Returns:
+        The file of its weights.
+
+    Raises:
+        StorageError: The network could not be loaded again.
+    """
     folder = Path(folder)
-    described = to_json(model.config)
-    try:
-        from_json(described)
-    except (ValueError, TypeError) as error:
-        raise StorageError(f"save: {folder / CONFIG} could not be read again: {_sentence(error)}") from None
+    require_saveable(model.config)
+    described = {"format": FORMAT, **to_json(model.config)}
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    # One entry: safetensors writes several in an order of chance, and equal networks are to be equal files.
+    # One entry: safetensors writes several in arbitrary order, and equal networks are to be equal files.
     header = {"config": json.dumps(described)}
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / CONFIG, (json.dumps(described, indent=2) + "\n").encode())
@@ -96,7 +163,11 @@ def save(model: Network, folder: str | os.PathLike[str]) -> Path:
 
 
 def load(path: str | os.PathLike[str]) -> Network:
-    """The network in a run folder or a file of weights, ready to be used (`.eval()`)."""
+    """Load the network of a run folder or a file of weights, in evaluation mode.
+
+    Raises:
+        StorageError: The file is missing, damaged, or names a class that has not been imported.
+    """
     file = Path(path)
     if file.is_dir():
         file = file / WEIGHTS
@@ -104,12 +175,12 @@ def load(path: str | os.PathLike[str]) -> Network:
         raise StorageError(f"load: path must be a run folder or a file of weights, got {file}, which is not there")
     config, weights = _read(file)
     model = _outline(file, config, len(weights))
-    wanted = model.state_dict()
-    for name in (*wanted, *weights):
-        if name not in weights or name not in wanted:
-            has = "lacks" if name in wanted else "has, against its config,"
+    expected = model.state_dict()
+    for name in (*expected, *weights):
+        if name not in weights or name not in expected:
+            has = "lacks" if name in expected else "has, against its config,"
             raise StorageError(f"{file} {has} the tensor {name[:100]!r}")
-        value, like = weights[name], wanted[name]
+        value, like = weights[name], expected[name]
         types = FLOATING if like.is_floating_point() else (like.dtype,)
         if value.shape != like.shape or value.dtype not in types:
             raise StorageError(
@@ -132,8 +203,13 @@ def shipped() -> tuple[str, ...]:
 
 
 def find(model: str | os.PathLike[str]) -> Path:
-    """Where a network is: a path that exists, or the folder of a shipped one by its name. (A path to be told apart from
-    a name that is shipped, too, is written ./name.)"""
+    """Where a network is: the folder of a shipped one by its name, or a path that exists.
+
+    A path that has the name of a shipped network is written ./name.
+
+    Raises:
+        StorageError: There is neither.
+    """
     if str(model) in shipped():
         return SHIPPED / str(model)
     path = Path(model)
@@ -151,39 +227,42 @@ def find(model: str | os.PathLike[str]) -> Path:
 
 
 def _outline(file: Path, config: NetworkConfig, tensors: int) -> Network:
-    """The network without memory for its weights: a config may ask for more than there is."""
-    from . import build
-
-    layers = config.depth if isinstance(config, EncoderConfig) else len(getattr(config, "sizes", ()))
-    if layers > tensors:
-        raise StorageError(f"{file} must hold a network of {layers} layers, got {tensors} tensors")
+    """The network without memory for its weights: a damaged config may ask for more than there is."""
+    if config.layers > tensors:
+        raise StorageError(f"{file} must hold a network of {config.layers} layers, got {tensors} tensors")
     try:
         with torch.device("meta"):
-            return build(config)
+            return config.build()
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise StorageError(f"{file} has a config that makes no network: {_sentence(error)}") from None
 
 
 def _sentence(error: BaseException) -> str:
-    """Without the stack that torch writes behind some of its errors, and no longer than a few lines."""
-    said = " ".join(str(error).partition("Exception raised from")[0].split())
-    return said if len(said) <= 400 else f"{said[:400]} ..."
+    """An error's text on one line, without the C++ stack that torch appends to some, and of bounded length."""
+    text = " ".join(str(error).partition("Exception raised from")[0].split())
+    return text if len(text) <= 400 else f"{text[:400]} ..."
 
 
 def _read(file: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:
     try:
-        with safetensors.safe_open(file, "pt") as held:
-            header = held.metadata() or {}
-            # Copies: what is given lies in the file itself, which may change.
-            weights = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118 - it is no dict
-    except Exception as error:  # whatever a damaged file makes safetensors or torch say
+        with safetensors.safe_open(file, "pt") as opened:
+            header = opened.metadata() or {}
+            # Copies, because these tensors are mapped from the file, which may change.
+            weights = {name: opened.get_tensor(name).clone() for name in opened.keys()}  # noqa: SIM118 - not a dict
+    except Exception as error:  # whatever a damaged file makes safetensors or torch raise
         raise StorageError(f"{file} cannot be read, it is truncated or corrupt: {_sentence(error)}") from None
     if "folded" in header and "config" not in header:
         raise StorageError(f"{file} is a folded network, for resofire stream or resofire.deploy.storage.load")
     beside = file.with_name(CONFIG)
     try:
         text = header["config"] if "config" in header else beside.read_text("utf-8")
-        config = from_json(json.loads(text))
+        described = json.loads(text)
+        version = described.pop("format", 1) if isinstance(described, dict) else 1
+        if not isinstance(version, int) or version > FORMAT:
+            raise StorageError(f"{file} has format {version!r}; this version of resofire reads up to {FORMAT}")
+        config = from_json(described)
+    except (StorageError, UnknownKind) as error:
+        raise StorageError(f"{file}: {error}" if isinstance(error, UnknownKind) else str(error)) from None
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(f"{file} has no usable config in its header or in {beside}: {_sentence(error)}") from None
     if not isinstance(config, NetworkConfig):

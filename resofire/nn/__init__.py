@@ -1,10 +1,11 @@
 """Modules: parameters and their initialisation around the operators of `resofire.ops`."""
 
-from .config import LIFConfig, PRFConfig
-from .lif import LIF
-from .neuron import FireRates, Neuron, Trace, fire_rates
+from .config import Config, Configurable, NeuronConfig
+from .firing import FireRates, fire_rates
+from .lif import LIF, LIFConfig
+from .neuron import Neuron, Trace
 from .norm import BatchNorm
-from .prf import PRF
+from .prf import PRF, PRFConfig
 from .sdtcm import SDTCM
 from .spatial import SpatialNeuron
 from .spike_linear import SpikeLinear
@@ -15,9 +16,12 @@ __all__ = [
     "PRF",
     "SDTCM",
     "BatchNorm",
+    "Config",
+    "Configurable",
     "FireRates",
     "LIFConfig",
     "Neuron",
+    "NeuronConfig",
     "PRFConfig",
     "SpatialNeuron",
     "SpikeLinear",

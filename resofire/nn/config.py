@@ -1,84 +1,156 @@
-"""What a neuron is told, as a value: blocks and models hold one of these and build their neurons from it.
+"""Configs: frozen settings that build a module, save as JSON and register themselves.
 
-The settings and their defaults are those of `PRF` and `LIF`, which also check them.
+A saved network names the classes of its configs. Built-in ones go by their class name, a user's by `module.QualName`;
+`find_kind` looks a name up among the classes that have been imported. Nothing here imports a module by name.
 """
 
 import dataclasses
-import math
+import inspect
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from torch import nn
 
-from ..ops import ATan, Surrogate
-from .lif import LIF
-from .prf import PRF
-
-
-class NeuronConfig(Protocol):
-    """What can build the temporal neuron of a block."""
-
-    def build(self, features: int) -> nn.Module: ...
+_KINDS: dict[str, type["Config"]] = {}
 
 
 @dataclass(frozen=True)
-class PRFConfig:
-    """The settings of a `PRF`. Of τ, Δ and θ a number sets all channels, a pair is a range to draw from."""
+class Config:
+    """Base class of all configs: a frozen dataclass with `build`.
 
-    tau: float | tuple[float, float] = 2.0
-    """Time constant of the decay."""
-    delta: float | tuple[float, float] = (1e-3, 1e-1)
-    """Size of a time step."""
-    theta: float | tuple[float, float] = (0.0, 2 * math.pi)
-    """Frequency; 0 (not trained) switches resonance off."""
-    train_delta: bool = True
-    """Train Δ per channel."""
-    train_theta: bool = True
-    """Train θ per channel."""
-    train_tau: bool = False
-    """Train τ per channel."""
-    threshold: float = 1.0
-    """Where it fires."""
-    reset: str = "none"
-    """none or soft."""
-    reset_gradient: str = "detached"
-    """Whether the spike in the reset carries a gradient: detached (no) or full."""
-    surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
-    """The derivative that stands in for the spike's."""
-    backend: str = "auto"
-    """How it runs, see `resofire.ops.prf`."""
-    even: bool = False
-    """Spread the channels evenly over each range, in a random order, instead of drawing them."""
-    gain: str = "delta"
-    """What multiplies the current: delta, or unit (potentials of standard deviation 1, however long the memory)."""
+    A subclass registers itself when its module is imported, so that saved networks which name it can be loaded.
 
-    def build(self, features: int) -> PRF:
-        return PRF(features, **_settings(self))
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class GatedBlockConfig(Config):
+        ...     width: int = 64
+        ...     def build(self, features):
+        ...         return GatedBlock(features, self.width)
+    """
+
+    kind: ClassVar[str]
+    """The name under which the class is saved and found."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kind" not in cls.__dict__:
+            own = cls.__module__.partition(".")[0] == "resofire"
+            cls.kind = cls.__name__ if own else f"{cls.__module__}.{cls.__qualname__}"
+        _KINDS[cls.kind] = cls
+
+    def build(self, *args: Any) -> nn.Module:
+        """Build the module that the settings describe, with freshly initialised weights."""
+        raise NotImplementedError(f"{type(self).__name__} does not define build")
 
 
-@dataclass(frozen=True)
-class LIFConfig:
-    """The settings of a `LIF`. A number sets τ of all channels, a pair is a range to draw from."""
+class NeuronConfig(Config):
+    """A config whose `build(features)` gives a temporal neuron."""
 
-    tau: float | tuple[float, float] = 2.0
-    """Time constant, above 1: β = 1 - 1/τ."""
-    train_tau: bool = False
-    """Train τ per channel."""
-    threshold: float = 1.0
-    """Where it fires."""
-    reset: str = "soft"
-    """none, soft or hard."""
-    reset_gradient: str = "detached"
-    """Whether the spike in the reset carries a gradient: detached (no) or full."""
-    surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
-    """The derivative that stands in for the spike's."""
-    backend: str = "auto"
-    """How it runs, see `resofire.ops.lif`."""
-
-    def build(self, features: int) -> LIF:
-        return LIF(features, **_settings(self))
+    def build(self, features: int) -> nn.Module:
+        raise NotImplementedError(f"{type(self).__name__} does not define build")
 
 
-def _settings(config: PRFConfig | LIFConfig) -> dict[str, Any]:
-    # Not dataclasses.asdict, which would take the surrogate apart as well.
+class Configurable(nn.Module):
+    """A module class with a config of its own, derived from the keywords of its `__init__`.
+
+    Subclasses get the class method `config(**settings)`. The first argument of `__init__` must be the number of
+    features; every other one becomes a setting. `class PRF(Neuron, config_class=PRFConfig)` names a written config.
+    """
+
+    config_class: ClassVar[type[Config]]
+
+    def __init_subclass__(cls, config_class: type[Config] | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.config_class = config_class or _derive(cls)
+
+    @classmethod
+    def config(cls, **settings: Any) -> Any:
+        """Settings of this class as a frozen, saveable config; `config().build(features)` makes the module.
+
+        Raises:
+            TypeError: A keyword is not one of `__init__`, or one without a default is missing.
+        """
+        try:
+            return cls.config_class(**settings)
+        except TypeError:
+            known = [field.name for field in dataclasses.fields(cls.config_class)]
+            unknown = [name for name in settings if name not in known]
+            if not unknown:
+                raise
+            raise TypeError(
+                f"{cls.__name__}.config: there is no setting {unknown[0]!r}; settings are {', '.join(known) or 'none'}"
+            ) from None
+
+
+def _derive(module: type[nn.Module]) -> type[Config]:
+    """The config class of a module class, registered under the module class's own name."""
+    fields: list[Any] = []
+    for parameter in list(inspect.signature(module.__init__).parameters.values())[2:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        default = parameter.default
+        annotation = parameter.annotation
+        if annotation is parameter.empty or isinstance(annotation, str):
+            annotation = Any if default in (parameter.empty, None) else type(default)
+        if default is parameter.empty:
+            fields.append((parameter.name, annotation))
+        else:
+            # A factory, because dataclasses refuse unhashable defaults, which a keyword may have.
+            hashable = getattr(type(default), "__hash__", None) is not None
+            made = {"default": default} if hashable else {"default_factory": lambda value=default: value}
+            fields.append((parameter.name, annotation, dataclasses.field(**made)))
+    body = {
+        "kind": f"{module.__module__}.{module.__qualname__}",
+        "module": module,
+        "build": _build,
+        "__doc__": f"The settings of a `{module.__name__}`.",
+        "__module__": module.__module__,
+    }
+    made_class = dataclasses.make_dataclass(
+        f"{module.__name__}Config", fields, bases=(NeuronConfig,), namespace=body, frozen=True, kw_only=True
+    )
+    # Where pickle finds it.
+    made_class.__qualname__ = f"{module.__qualname__}.config_class"
+    return made_class
+
+
+def _build(self: Any, features: int) -> nn.Module:
+    return self.module(features, **settings_of(self))
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """The fields of a config by name. (Not `dataclasses.asdict`, which would also take nested configs apart.)"""
     return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+
+
+def as_config(owner: str, name: str, value: Any) -> Any:
+    """A config as it is, a configurable class as its defaults; anything else is refused.
+
+    Args:
+        owner: Who asks, for the error.
+        name: The setting that holds `value`.
+        value: A config, or a class such as `nn.LIF` that stands for its default config.
+    """
+    if isinstance(value, type) and issubclass(value, Configurable):
+        return value.config()
+    if isinstance(value, type) or not callable(getattr(value, "build", None)):
+        raise ValueError(f"{owner}: {name} must be a config such as PRFConfig() or a Neuron class, got {value!r}")
+    return value
+
+
+def find_kind(kind: str) -> type[Config] | None:
+    """The config class of this name, if its module has been imported."""
+    return _KINDS.get(kind)
+
+
+def why_not_saveable(config: Any) -> str | None:
+    """Why a config could not be loaded again in another process; None if it could."""
+    cls = type(config)
+    module = getattr(cls, "module", cls) if isinstance(config, NeuronConfig) else cls
+    if cls.__module__ == "__main__":
+        return f"{module.__name__} is defined in __main__; move it into a module and import it"
+    if "<locals>" in cls.__qualname__:
+        return f"{module.__name__} is defined inside a function; move it to the top level of its module"
+    if find_kind(cls.kind) is not cls:
+        return f"another class is registered as {cls.kind}"
+    return None

@@ -1,24 +1,56 @@
 """The LIF neuron as a module: one time constant per channel, fixed or trained (then it is the PLIF)."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..ops import ATan, LIFState, Surrogate, lif, lif_step
-from ..ops.checks import require_current
+from ..ops import ATan, LIFState, Surrogate, explain, lif, lif_step
 from ..ops.lif import RESETS
-from ..ops.lif.reference import step as reference_step
-from .neuron import Neuron, Trace, draw, in_full, require_above, require_settings, spread
+from .config import NeuronConfig, settings_of
+from .neuron import Neuron, in_full, require_above, require_settings, sample, show_range
 
 
-class LIF(Neuron):
+@dataclass(frozen=True)
+class LIFConfig(NeuronConfig):
+    """The settings of a `LIF`. A number sets τ of all channels, a pair is a range to sample from."""
+
+    tau: float | tuple[float, float] = 2.0
+    """Time constant, above 1: β = 1 - 1/τ."""
+    train_tau: bool = False
+    """Train τ per channel."""
+    threshold: float = 1.0
+    """Potential at which it fires."""
+    reset: str = "soft"
+    """none, soft or hard."""
+    reset_gradient: str = "detached"
+    """Whether the spike in the reset carries a gradient: detached (no) or full."""
+    surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
+    """The derivative used for the spike."""
+    backend: str = "auto"
+    """How it runs, see `resofire.ops.lif`."""
+
+    def build(self, features: int) -> "LIF":
+        return LIF(features, **settings_of(self))
+
+
+class LIF(Neuron, config_class=LIFConfig):
     """Leaky Integrate-and-Fire neuron, β = 1 - 1/τ; the equation is in `resofire.ops.lif`.
 
-    tau          a number above 1 for all channels, or a pair to draw from log-uniformly
-    train_tau    trains log(τ - 1) per channel, the parameter log_tau_above_1, so that β = sigmoid(log(τ - 1)) stays
-                 between 0 and 1 (the PLIF's form); otherwise the buffer tau
+    Args:
+        features: Number of channels.
+        tau: Time constant above 1; a number for all channels, or a pair to sample from log-uniformly.
+        train_tau: Train log(τ - 1) per channel, the parameter `log_tau_above_1`, so that β = sigmoid(log(τ - 1))
+            stays between 0 and 1 (the PLIF's form); otherwise τ is the buffer `tau`.
+        threshold: Potential V at which it fires.
+        reset: "none", "soft" or "hard".
+        reset_gradient: Whether the spike in the reset carries a gradient: "detached" (no) or "full".
+        surrogate: The derivative used for the spike.
+        backend: How it runs, see `resofire.ops.lif`.
     """
+
+    states = LIFState._fields
 
     def __init__(
         self,
@@ -32,17 +64,16 @@ class LIF(Neuron):
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
         backend: str = "auto",
     ) -> None:
-        super().__init__(features)
+        super().__init__(features, surrogate=surrogate)
         require_settings("lif", "LIF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
         require_above("LIF", "tau", tau, 1)
-        values = draw("LIF", "tau", tau, features, log=True)
+        values = sample("LIF", "tau", tau, features, log=True)
         if train_tau:
             self.log_tau_above_1 = nn.Parameter((values - 1).log())
         else:
             self.register_buffer("tau", values)
         self.train_tau, self.threshold = train_tau, threshold
-        self.reset, self.reset_gradient = reset, reset_gradient
-        self.surrogate, self.backend = surrogate, backend
+        self.reset, self.reset_gradient, self.backend = reset, reset_gradient, backend
 
     def beta(self) -> Tensor:
         """The decay β per channel, [features]."""
@@ -50,43 +81,54 @@ class LIF(Neuron):
             return torch.sigmoid(in_full(self.log_tau_above_1))
         return 1 - 1 / in_full(self.get_buffer("tau"))
 
-    def rows(self) -> Tensor:
+    def coefficients(self) -> dict[str, Tensor]:
+        """β [features] and the threshold []."""
         beta = self.beta()
-        return torch.stack((beta, torch.full_like(beta, self.threshold)))
+        return {"beta": beta, "threshold": beta.new_tensor(self.threshold)}
 
-    def scan(self, x: Tensor, state: LIFState | None = None, **options: Any) -> tuple[Tensor, LIFState]:
-        """A whole sequence; `cu_seqlens` and `reverse` are options, as in `resofire.ops.lif`."""
-        spikes, last = lif(
-            x, self.beta(), threshold=self.threshold, reset=self.reset, reset_gradient=self.reset_gradient,
-            surrogate=self.surrogate, state=state, backend=self.backend, **options,
-        )  # fmt: skip
+    def dynamics(self, current: Any, state: Any, c: Any, spike: Any) -> tuple[Any, dict[str, Any]]:
+        u = c.beta * state.u + current
+        s = spike(u - c.threshold)
+        carried = s if self.reset_gradient == "full" else s.detach()
+        if self.reset == "soft":
+            u = u - c.threshold * carried
+        elif self.reset == "hard":
+            u = u * (1 - carried)
+        return s, {"u": u}
+
+    def rows(self) -> Tensor:
+        """The coefficients as the fused block takes them, [2, features], the threshold last."""
+        return torch.stack([value.expand(self.features) for value in self.coefficients().values()])
+
+    def scan(
+        self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False
+    ) -> tuple[Tensor, LIFState]:
+        spikes, last = lif(x, **self._call(), state=state, backend=self.backend, cu_seqlens=cu_seqlens, reverse=reverse)
         return self._fired(spikes), last
 
-    def step(self, x: Tensor, state: LIFState | None) -> tuple[Tensor, LIFState]:
-        spikes, last = lif_step(
-            x, self.beta(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate
-        )
+    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, LIFState]:
+        options = self._call()
+        del options["reset_gradient"]
+        spikes, last = lif_step(x, state=state, **options)
         return self._fired(spikes), last
 
-    def init_state(self, batch: int) -> LIFState:
-        return LIFState(self.beta().new_zeros(batch, self.features))
+    @property
+    def state_type(self) -> Any:
+        return LIFState
 
-    @torch.no_grad()
-    def trace(self, x: Tensor) -> Trace:
-        require_current("LIF.trace", x, "B, T, N")
-        rows = self.rows()
-        u = x.new_zeros(x.shape[0], self.features)
-        seen = []
-        for t in range(x.shape[1]):
-            spikes, u, peak = reference_step(x[:, t], rows, u, self.reset, False, self.surrogate)
-            seen.append(torch.stack((spikes, peak)))
-        spikes, peaks = torch.stack(seen, 2)
-        return Trace(spikes, peaks, None)
+    def explain(self, x: Tensor) -> str:
+        return str(explain("lif", x, **self._call(), backend=self.backend))
+
+    def _call(self) -> dict[str, Any]:
+        return {
+            "beta": self.beta(), "threshold": self.threshold, "reset": self.reset,
+            "reset_gradient": self.reset_gradient, "surrogate": self.surrogate,
+        }  # fmt: skip
 
     def extra_repr(self) -> str:
-        tau = f"tau={spread(1 / (1 - self.beta()))}"
-        kept = "trained" if self.train_tau else "fixed"
+        tau = f"tau={show_range(1 / (1 - self.beta()))}"
+        trained = "trained" if self.train_tau else "fixed"
         return (
-            f"{self.features}, {tau} {kept}, threshold={self.threshold:g}, reset={self.reset!r}, "
+            f"{self.features}, {tau} {trained}, threshold={self.threshold:g}, reset={self.reset!r}, "
             f"reset_gradient={self.reset_gradient!r}, {self.surrogate}"
         )

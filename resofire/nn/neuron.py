@@ -1,117 +1,184 @@
-"""What all neuron modules share: the three verbs, and the fire-rate hooks.
+"""The base class of temporal neurons: an equation of one time step, and everything that follows from it.
 
-A neuron holds parameters; the equation is the operator's (`resofire.ops`). State is handed in and out, never kept.
+A neuron holds parameters and says how one step of one channel goes (`states`, `coefficients`, `dynamics`). The base
+class runs it over whole, packed, reversed or carried sequences, step by step, and records it. State is passed in and
+returned, never kept.
 """
 
-import functools
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections import namedtuple
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ..ops import Surrogate
+from ..ops import ATan, Surrogate, equation
 from ..ops.checks import require_choice, require_real, require_surrogate
 from ..ops.registry import names
+from .config import Configurable
+from .firing import Firing
 
 
-class Trace(NamedTuple):
-    """What went on inside, for plots: each [B, T, N]. `u` is the potential before the reset, a PRF alone has `r`."""
+class Trace:
+    """A recorded sequence: `spikes`, `argument` (what `spike` was called with) and every state, each [B, T, N].
 
-    spikes: Tensor
-    u: Tensor
-    r: Tensor | None
+    States are attributes by their names and hold the value after each step, that is after the reset.
+    """
+
+    def __init__(self, spikes: Tensor, states: Mapping[str, Tensor], argument: Tensor) -> None:
+        self.spikes, self.states, self.argument = spikes, dict(states), argument
+
+    def __getattr__(self, name: str) -> Tensor:
+        states = self.__dict__.get("states", {})
+        if name not in states:
+            raise AttributeError(f"a trace has spikes, argument, {', '.join(states)}; there is no {name!r}")
+        return states[name]
 
 
-class Watcher(NamedTuple):
-    """Who is told how much a layer fired: (spikes per neuron and time step as a [] tensor, how many of those)."""
+class Neuron(Firing, Configurable):
+    """A temporal neuron over `features` channels, defined by the equation of one time step.
 
-    tell: Callable[[Tensor, int], None]
-    gradient: bool
+    A subclass gives `states`, `coefficients` and `dynamics`; it gets `config`, `forward`, `scan`, `step`,
+    `init_state`, `trace`, `explain` and fire-rate reports.
 
+    Args:
+        features: Number of channels.
+        surrogate: The derivative used for the spike.
 
-class Firing(nn.Module):
-    """A module that fires. It tells its fire rate to whoever watches (`fire_rates`)."""
+    Example:
+        >>> class ALIF(nn.Neuron):
+        ...     states = ("u", "a")
+        ...     def __init__(self, features, *, tau=20.0, tau_adapt=200.0, kappa=1.8, surrogate=ATan()):
+        ...         super().__init__(features, surrogate=surrogate)
+        ...         self.beta, self.rho, self.kappa = math.exp(-1 / tau), math.exp(-1 / tau_adapt), kappa
+        ...     def coefficients(self):
+        ...         return {name: torch.tensor(getattr(self, name)) for name in ("beta", "rho", "kappa")}
+        ...     @staticmethod
+        ...     def dynamics(current, state, c, spike):
+        ...         u = c.beta * state.u + current
+        ...         s = spike(u - 1 - c.kappa * state.a)
+        ...         return s, {"u": u - s.detach(), "a": c.rho * state.a + s}
+    """
 
-    def __init__(self) -> None:
+    states: ClassVar[tuple[str, ...]] = ()
+    """The names of the per-channel states, zero at the start. May be a property."""
+
+    def __init__(self, features: int, *, surrogate: Surrogate = ATan()) -> None:  # noqa: B008 - frozen
         super().__init__()
-        self._watchers: list[Watcher] = []
-
-    def _fired(self, spikes: Tensor) -> Tensor:
-        """Passes raw spikes (0 or 1) on; their rate is worked out only where someone watches."""
-        if self._watchers:
-            wanted = any(watcher.gradient for watcher in self._watchers)
-            self._fired_rate(_rate(spikes if wanted else spikes.detach()), spikes.numel())
-        return spikes
-
-    def _fired_rate(self, rate: Tensor, count: int) -> None:
-        """Tells a rate that has been worked out elsewhere."""
-        for watcher in self._watchers:
-            watcher.tell(rate, count)
-
-
-def _rate(spikes: Tensor) -> Tensor:
-    if spikes.numel() == 0:
-        return spikes.sum()
-    if spikes.requires_grad:
-        return in_full(spikes).mean()
-    return (spikes != 0).sum().double() / spikes.numel()
-
-
-class Neuron(Firing):
-    """A temporal neuron over `features` channels. Subclasses give `scan`, `step` and `trace`."""
-
-    def __init__(self, features: int) -> None:
-        super().__init__()
+        owner = type(self).__name__
         if isinstance(features, bool) or not isinstance(features, int) or features < 1:
-            raise ValueError(f"{type(self).__name__}: features must be a positive integer, got {features!r}")
-        self.features = features
+            raise ValueError(f"{owner}: features must be a positive integer, got {features!r}")
+        require_surrogate(owner, surrogate)
+        self.features, self.surrogate = features, surrogate
 
-    def scan(self, x: Tensor, state: Any = None, **options: Any) -> tuple[Tensor, Any]:
-        """A whole sequence [B, T, N] from a state: the spikes and the state after it."""
-        raise NotImplementedError
+    def coefficients(self) -> dict[str, Tensor]:
+        """The coefficients of `dynamics` by name, each [] or [features], differentiable. Called once per sequence."""
+        return {}
 
-    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """One time step [B, N] from a state (None: zero): the spikes and the state after it."""
-        raise NotImplementedError
+    def dynamics(self, current: Any, state: Any, c: Any, spike: Any) -> tuple[Any, dict[str, Any]]:
+        """One step of one channel, in elementwise torch and nothing else.
 
-    def trace(self, x: Tensor) -> Trace:
-        """Potentials and spikes of a whole sequence, by the reference; without gradient."""
-        raise NotImplementedError
+        It may be a static method, or a method that reads Python settings (never tensors) from `self`.
 
-    def rows(self) -> Tensor:
-        """The coefficients of the equation as the operators take them, [C, features], the threshold last."""
-        raise NotImplementedError
+        Args:
+            current: The input of this step.
+            state: The states after the last step, as attributes.
+            c: The coefficients, as attributes.
+            spike: `spike(x)` is 1 where x ≥ 0 and 0 elsewhere, with the surrogate's derivative.
+
+        Returns:
+            The spikes, and the next value of every state by name.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define dynamics")
+
+    def forward(self, x: Tensor, *, cu_seqlens: Tensor | None = None, reverse: bool = False) -> Tensor:
+        """Spikes of whole sequences from a zero state: [B, T, N] to [B, T, N]; options as in `scan`."""
+        return self.scan(x, None, cu_seqlens=cu_seqlens, reverse=reverse)[0]
+
+    def scan(
+        self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False
+    ) -> tuple[Tensor, Any]:
+        """Run whole sequences from a state.
+
+        Args:
+            x: Input current, [B, T, N]; packed sequences are [1, S, N] with `cu_seqlens`.
+            state: The state that `scan`, `step` or `init_state` returned, each field [B, N]; None is zero.
+            cu_seqlens: Bounds of packed sequences, int32 [B + 1] from 0 to S.
+            reverse: Run each sequence from its end; the spikes stay at their places.
+
+        Returns:
+            The spikes, shaped like `x`, and the state after the last step.
+        """
+        spikes, last = equation.scan(self._equation(x), x, state, cu_seqlens, reverse)
+        return self._fired(spikes), last
+
+    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Advance one time step: [B, N] and a state (None: zero) to the spikes [B, N] and the next state."""
+        spikes, last = equation.step(self._equation(x), x, state)
+        return self._fired(spikes), last
 
     def init_state(self, batch: int) -> Any:
-        """The zero state of `batch` sequences. None means the same to `scan` and `step`."""
-        return None
+        """The zero state of `batch` sequences, each field [B, N]. `scan` and `step` take None for the same."""
+        like = next((value for value in (*self.parameters(), *self.buffers()) if value.is_floating_point()), None)
+        zeros = torch.zeros(batch, self.features) if like is None else like.new_zeros(batch, self.features)
+        return self.state_type(*(in_full(zeros) for _ in self.states))
 
-    def forward(self, x: Tensor, **options: Any) -> Tensor:
-        """The spikes of a whole sequence [B, T, N], from a zero state."""
-        return self.scan(x, None, **options)[0]
+    def trace(self, x: Tensor) -> Trace:
+        """Record whole sequences [B, T, N] without gradient: spikes, every state, the argument of `spike`."""
+        spikes, states, argument = equation.record(self._equation(x), x)
+        return Trace(spikes, states._asdict(), argument)
 
-    def _hold(self, name: str, value: Tensor, trained: bool) -> None:
-        """Keeps a positive quantity: trained as the parameter `log_<name>`, otherwise as the buffer `<name>`."""
+    def explain(self, x: Tensor) -> str:
+        """Which backend runs this input, and why the others do not."""
+        return "loop: runs `dynamics` step by step under autograd (the definition)\nscan: `dynamics` is not compiled"
+
+    @property
+    def state_type(self) -> Any:
+        """The NamedTuple of the states."""
+        return _named(f"{type(self).__name__}State", tuple(self.states))
+
+    def _equation(self, x: Tensor) -> equation.Dynamics:
+        """The equation with the coefficients of this call, in the precision of the state."""
+        owner = type(self).__name__
+        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[-1] != self.features:
+            got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
+        values = self.coefficients()
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        for name, value in values.items():
+            if not isinstance(value, Tensor) or value.shape not in ((), (self.features,)):
+                got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {got}")
+        c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
+        return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate)
+
+    def _keep_log(self, name: str, value: Tensor, trained: bool) -> None:
+        """Keep a positive quantity: trained as the parameter `log_<name>`, otherwise as the buffer `<name>`."""
         if trained:
             self.register_parameter(f"log_{name}", nn.Parameter(value.log()))
         else:
             self.register_buffer(name, value)
 
-    def _held(self, name: str) -> Tensor:
+    def _value(self, name: str) -> Tensor:
+        """The quantity that `_keep_log` keeps."""
         log = self._parameters.get(f"log_{name}")
         return in_full(self.get_buffer(name)) if log is None else in_full(log).exp()
 
 
+@lru_cache(maxsize=256)
+def _named(name: str, fields: tuple[str, ...]) -> Any:
+    return namedtuple(name, fields)
+
+
 def zero_state(neuron: Any, batch: int) -> Any:
-    """The zero state of any module with a neuron's verbs; None, which means the same, if it does not say."""
+    """The zero state of a module with `init_state`; None, which means the same, for one without."""
     return neuron.init_state(batch) if hasattr(neuron, "init_state") else None
 
 
 def autocast_on(x: Tensor) -> bool:
-    """Whether autocast is on where x lies; there are devices that do not know it."""
+    """Whether autocast is on for the device of x; some devices do not have it."""
     return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
 
 
@@ -124,7 +191,7 @@ def require_settings(
     op: str, owner: str, threshold: float, reset: str, resets: tuple[str, ...], reset_gradient: str,
     surrogate: Surrogate, backend: str,
 ) -> None:  # fmt: skip
-    """What a neuron is told besides its time constants, checked when it is built."""
+    """Check the settings that PRF and LIF share."""
     require_real(owner, "threshold", threshold)
     if isinstance(threshold, Tensor):
         raise TypeError(f"{owner}: threshold must be a number, got a tensor; resofire.ops.{op} takes tensors")
@@ -134,12 +201,18 @@ def require_settings(
     require_surrogate(owner, surrogate)
 
 
-def draw(
+def sample(
     owner: str, name: str, value: float | tuple[float, float], features: int, *, log: bool = False, even: bool = False
 ) -> Tensor:
-    """[features] values: all the same for a number; for a pair (low, high) drawn uniformly, or log-uniformly.
+    """Initial values [features]: a constant, or sampled from a range (low, high), uniformly or log-uniformly.
 
-    even    not drawn: the middles of `features` equal shares of the range, in a random order
+    Args:
+        owner: Who asks, for errors.
+        name: The quantity, for errors.
+        value: A number for all channels, or a pair.
+        features: Number of channels.
+        log: Sample the logarithm uniformly.
+        even: Evenly spaced over the range, in random order, instead of sampled.
     """
     require_range(owner, name, value)
     if not isinstance(value, tuple):
@@ -156,7 +229,7 @@ def draw(
 
 
 def require_range(owner: str, name: str, value: float | tuple[float, float]) -> None:
-    """A number or a pair that does not fall. (A list is no pair: it might mean two ends or two channels.)"""
+    """Require a number or a pair (low, high). A list is refused: it might mean two ends or two channels."""
     ends = value if isinstance(value, tuple) else (value, value)
     numbers = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in ends)
     if len(ends) != 2 or not numbers or ends[0] > ends[1]:
@@ -164,63 +237,15 @@ def require_range(owner: str, name: str, value: float | tuple[float, float]) -> 
 
 
 def require_above(owner: str, name: str, value: float | tuple[float, float], least: float) -> None:
-    """For what lives in log space: a number, or a pair's lower end, must be above `least`."""
+    """Require a number, or a pair's lower end, above `least`: for quantities kept as logarithms."""
     require_range(owner, name, value)
     if not (value[0] if isinstance(value, tuple) else value) > least:
         raise ValueError(f"{owner}: {name} must be above {least:g}, got {value!r}")
 
 
-def spread(values: Tensor) -> str:
-    """The range of some values, for people: one number if they are all the same."""
+def show_range(values: Tensor) -> str:
+    """The range of some values for `repr`: one number if they are all equal."""
     if values.is_meta:
         return "?"
     low, high = (f"{float(x):.3g}" for x in torch.aminmax(values.detach()))
     return low if low == high else f"{low}…{high}"
-
-
-class FireRates:
-    """Spikes per neuron and time step of each layer, summed up while `fire_rates` watches."""
-
-    def __init__(self) -> None:
-        self._fired: dict[str, Tensor] = {}
-        self._seen: dict[str, int] = {}
-
-    def add(self, name: str, rate: Tensor, count: int) -> None:
-        # In float64 the number of spikes comes back out of its mean.
-        fired = rate.double() * count
-        self._fired[name] = self._fired[name] + fired if name in self._fired else fired
-        self._seen[name] = self._seen.get(name, 0) + count
-
-    def __getitem__(self, name: str) -> float:
-        return float(self._fired[name].detach()) / max(1, self._seen[name])
-
-    def as_dict(self) -> dict[str, float]:
-        return {name: self[name] for name in self._fired}
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The rates as [] tensors, with their graph where `fire_rates` was asked for the gradient."""
-        return {name: fired / max(1, self._seen[name]) for name, fired in self._fired.items()}
-
-
-@contextmanager
-def fire_rates(model: nn.Module, *, gradient: bool = False) -> Iterator[FireRates]:
-    """Watches every module of `model` that fires, called in whatever way; read the rates in the block or after it.
-
-    gradient    keeps the graph of the rates (`FireRates.tensors`): through the surrogates they can be trained
-    """
-    rates = FireRates()
-    watched = []
-
-    def tell(name: str, rate: Tensor, count: int) -> None:
-        rates.add(name, rate if gradient else rate.detach(), count)
-
-    for name, module in model.named_modules():
-        if isinstance(module, Firing):
-            watcher = Watcher(functools.partial(tell, name), gradient)
-            module._watchers.append(watcher)
-            watched.append((module, watcher))
-    try:
-        yield rates
-    finally:
-        for module, watcher in watched:
-            module._watchers.remove(watcher)

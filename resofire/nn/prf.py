@@ -1,46 +1,100 @@
 """The PRF neuron as a module: Δ, θ and τ per channel, trained in log space."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..ops import ATan, PRFState, Surrogate, prf, prf_coefficients, prf_step
-from ..ops.checks import require_choice, require_current
+from ..ops import ATan, PRFState, Surrogate, explain, prf, prf_coefficients, prf_step
+from ..ops.checks import require_choice
 from ..ops.prf import RESETS
-from ..ops.prf.reference import step as reference_step
-from .neuron import Neuron, Trace, draw, require_above, require_settings, spread
+from .config import NeuronConfig, settings_of
+from .neuron import Neuron, require_above, require_settings, sample, show_range
 
 GAINS = ("delta", "unit")
-# A trained θ needs a logarithm; a draw from a range that begins at 0 stays this far away from it.
+# A trained θ is kept as its logarithm; a value sampled from a range that begins at 0 stays this far away from it.
 _SMALLEST_THETA = 1e-6
+
+
+@dataclass(frozen=True)
+class PRFConfig(NeuronConfig):
+    """The settings of a `PRF`. Of τ, Δ and θ a number sets all channels, a pair is a range to sample from."""
+
+    tau: float | tuple[float, float] = 2.0
+    """Time constant of the decay."""
+    delta: float | tuple[float, float] = (1e-3, 1e-1)
+    """Size of a time step."""
+    theta: float | tuple[float, float] = (0.0, 2 * math.pi)
+    """Frequency; 0 (not trained) switches resonance off."""
+    train_delta: bool = True
+    """Train Δ per channel."""
+    train_theta: bool = True
+    """Train θ per channel."""
+    train_tau: bool = False
+    """Train τ per channel."""
+    threshold: float = 1.0
+    """Potential at which it fires."""
+    reset: str = "none"
+    """none or soft."""
+    reset_gradient: str = "detached"
+    """Whether the spike in the reset carries a gradient: detached (no) or full."""
+    surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
+    """The derivative used for the spike."""
+    backend: str = "auto"
+    """How it runs, see `resofire.ops.prf`."""
+    even: bool = False
+    """Evenly spaced over each range, in random order, instead of sampled."""
+    gain: str = "delta"
+    """Factor of the current: delta, or unit (potentials of standard deviation 1, however long the memory)."""
+
+    def build(self, features: int) -> "PRF":
+        return PRF(features, **settings_of(self))
 
 
 def unit_gain(delta: Tensor, theta: Tensor, tau: Tensor) -> Tensor:
     """The gain g, [N], that gives the real potential of a PRF variance 1 for white input of variance 1.
 
-    Var u = g² Σ_k (|φ|^k cos kΔθ)² = g²/2 · [1 / (1 - |φ|²) + Re 1 / (1 - φ²)], written so that neither term
-    cancels when the memory is long or the frequency low.
+    Var u = g² Σ_k (|φ|^k cos kΔθ)² = g²/2 · [1 / (1 - |φ|²) + Re 1 / (1 - φ²)] with φ = e^{Δ(-1/τ + iθ)}, computed so
+    that neither term cancels when the memory is long or the frequency low.
     """
     lost = -torch.expm1(-2 * delta / tau)  # 1 - |φ|²
     angle = delta * theta
-    turned = 2 * (1 - lost) * torch.sin(angle) ** 2  # |φ|² (1 - cos 2Δθ)
-    real = lost + turned  # Re(1 - φ²)
+    real = lost + 2 * (1 - lost) * torch.sin(angle) ** 2  # Re(1 - φ²)
     imaginary = (1 - lost) * torch.sin(2 * angle)
     return torch.sqrt(2 / (1 / lost + real / (real**2 + imaginary**2)))
 
 
-class PRF(Neuron):
+class PRF(Neuron, config_class=PRFConfig):
     """Parallel Resonate-and-Fire neuron; the equation is in `resofire.ops.prf`.
 
-    tau, delta, theta    a number sets all channels; a pair is a range to draw from (τ and Δ log-uniform, θ uniform)
-    train_*              trained ones are the parameters log_delta, log_theta, log_tau [features], the others the
-                         buffers delta, theta, tau; an untrained θ may be 0, which switches resonance off
-    even                 spread the channels evenly over each range, in a random order, instead of drawing them
-    gain                 what the current is multiplied by: "delta", as in the paper, or "unit", so that the stationary
-                         real potential has standard deviation 1 for unit-variance white input, however long the memory
+    Trained quantities are the parameters `log_delta`, `log_theta`, `log_tau` [features], the others the buffers
+    `delta`, `theta`, `tau`.
+
+    Args:
+        features: Number of channels.
+        tau: Time constant of the decay; a number for all channels, or a pair to sample from log-uniformly.
+        delta: Size of a time step, likewise.
+        theta: Frequency, likewise, but sampled uniformly; 0 switches resonance off and cannot be trained.
+        train_delta: Train Δ.
+        train_theta: Train θ.
+        train_tau: Train τ.
+        threshold: Potential V at which it fires.
+        reset: "none" or "soft".
+        reset_gradient: Whether the spike in the reset carries a gradient: "detached" (no) or "full".
+        surrogate: The derivative used for the spike.
+        backend: How it runs, see `resofire.ops.prf`.
+        even: Evenly spaced over each range, in random order, instead of sampled.
+        gain: Factor of the current: "delta", as in the paper, or "unit", so that the stationary real potential has
+            standard deviation 1 for unit-variance white input, however long the memory.
+
+    Example:
+        >>> layer = PRF(128, delta=(0.001, 1.0), gain="unit")
+        >>> spikes = layer(torch.randn(16, 10_000, 128))
     """
+
+    states = PRFState._fields
 
     def __init__(
         self,
@@ -60,70 +114,76 @@ class PRF(Neuron):
         even: bool = False,
         gain: str = "delta",
     ) -> None:
-        super().__init__(features)
+        super().__init__(features, surrogate=surrogate)
         require_settings("prf", "PRF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
         if not isinstance(even, bool):
             raise ValueError(f"PRF: even must be True or False, got {even!r}")
         require_choice("PRF", "gain", gain, GAINS)
         require_above("PRF", "delta", delta, 0)
         require_above("PRF", "tau", tau, 0)
-        frequencies = draw("PRF", "theta", theta, features, even=even)
+        frequencies = sample("PRF", "theta", theta, features, even=even)
         if train_theta:
             if not isinstance(theta, tuple):
                 require_above("PRF", "theta", theta, 0)
             elif theta[0] < 0:
                 raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
             frequencies = frequencies.clamp(min=_SMALLEST_THETA)
-        self._hold("delta", draw("PRF", "delta", delta, features, log=True, even=even), train_delta)
-        self._hold("theta", frequencies, train_theta)
-        self._hold("tau", draw("PRF", "tau", tau, features, log=True, even=even), train_tau)
+        self._keep_log("delta", sample("PRF", "delta", delta, features, log=True, even=even), train_delta)
+        self._keep_log("theta", frequencies, train_theta)
+        self._keep_log("tau", sample("PRF", "tau", tau, features, log=True, even=even), train_tau)
         self.threshold, self.reset, self.reset_gradient = threshold, reset, reset_gradient
-        self.surrogate, self.backend, self.gain = surrogate, backend, gain
+        self.backend, self.gain = backend, gain
 
-    def coefficients(self) -> tuple[Tensor, Tensor, Tensor]:
-        """φ_re, φ_im and the gain of the current (Δ, see `gain`), each [features], as the operator takes them."""
-        delta, theta, tau = (self._held(name) for name in ("delta", "theta", "tau"))
+    def coefficients(self) -> dict[str, Tensor]:
+        """φ_re, φ_im and the gain of the current (Δ, see `gain`), each [features], and the threshold []."""
+        delta, theta, tau = (self._value(name) for name in ("delta", "theta", "tau"))
         phi_re, phi_im = prf_coefficients(delta, theta, tau)
-        return phi_re, phi_im, delta if self.gain == "delta" else unit_gain(delta, theta, tau)
+        gain = delta if self.gain == "delta" else unit_gain(delta, theta, tau)
+        return {"phi_re": phi_re, "phi_im": phi_im, "gain": gain, "threshold": delta.new_tensor(self.threshold)}
+
+    def dynamics(self, current: Any, state: Any, c: Any, spike: Any) -> tuple[Any, dict[str, Any]]:
+        u = c.phi_re * state.u - c.phi_im * state.r + c.gain * current
+        r = c.phi_im * state.u + c.phi_re * state.r
+        s = spike(u - c.threshold)
+        if self.reset == "soft":
+            u = u - c.threshold * (s if self.reset_gradient == "full" else s.detach())
+        return s, {"u": u, "r": r}
 
     def rows(self) -> Tensor:
-        given = self.coefficients()
-        return torch.stack([*given, torch.full_like(given[2], self.threshold)])
+        """The coefficients as the fused block takes them, [4, features], the threshold last."""
+        return torch.stack([value.expand(self.features) for value in self.coefficients().values()])
 
-    def scan(self, x: Tensor, state: PRFState | None = None, **options: Any) -> tuple[Tensor, PRFState]:
-        """A whole sequence; `cu_seqlens` and `reverse` are options, as in `resofire.ops.prf`."""
-        spikes, last = prf(
-            x, *self.coefficients(), threshold=self.threshold, reset=self.reset, reset_gradient=self.reset_gradient,
-            surrogate=self.surrogate, state=state, backend=self.backend, **options,
-        )  # fmt: skip
+    def scan(
+        self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False
+    ) -> tuple[Tensor, PRFState]:
+        spikes, last = prf(x, **self._call(), state=state, backend=self.backend, cu_seqlens=cu_seqlens, reverse=reverse)
         return self._fired(spikes), last
 
-    def step(self, x: Tensor, state: PRFState | None) -> tuple[Tensor, PRFState]:
-        spikes, last = prf_step(
-            x, *self.coefficients(), state, threshold=self.threshold, reset=self.reset, surrogate=self.surrogate
-        )
+    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, PRFState]:
+        options = self._call()
+        del options["reset_gradient"]
+        spikes, last = prf_step(x, state=state, **options)
         return self._fired(spikes), last
 
-    def init_state(self, batch: int) -> PRFState:
-        like = self._held("delta")
-        return PRFState(like.new_zeros(batch, self.features), like.new_zeros(batch, self.features))
+    @property
+    def state_type(self) -> Any:
+        return PRFState
 
-    @torch.no_grad()
-    def trace(self, x: Tensor) -> Trace:
-        require_current("PRF.trace", x, "B, T, N")
-        rows = self.rows()
-        u = r = x.new_zeros(x.shape[0], self.features)
-        seen = []
-        for t in range(x.shape[1]):
-            spikes, u, r, peak = reference_step(x[:, t], rows, u, r, self.reset, False, self.surrogate)
-            seen.append(torch.stack((spikes, peak, r)))
-        return Trace(*torch.stack(seen, 2))
+    def explain(self, x: Tensor) -> str:
+        return str(explain("prf", x, **self._call(), backend=self.backend))
+
+    def _call(self) -> dict[str, Any]:
+        c = self.coefficients()
+        return {
+            "phi_re": c["phi_re"], "phi_im": c["phi_im"], "delta": c["gain"], "threshold": self.threshold,
+            "reset": self.reset, "reset_gradient": self.reset_gradient, "surrogate": self.surrogate,
+        }  # fmt: skip
 
     def extra_repr(self) -> str:
         parts = [str(self.features)]
         for name in ("delta", "theta", "tau"):
-            kept = "trained" if f"log_{name}" in self._parameters else "fixed"
-            parts.append(f"{name}={spread(self._held(name))} {kept}")
+            trained = "trained" if f"log_{name}" in self._parameters else "fixed"
+            parts.append(f"{name}={show_range(self._value(name))} {trained}")
         if self.gain != "delta":
             parts.append(f"gain={self.gain!r}")
         return ", ".join([*parts, f"threshold={self.threshold:g}", f"reset={self.reset!r}", f"{self.surrogate}"])

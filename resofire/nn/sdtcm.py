@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from ..ops import ATan, Surrogate
 from ..ops import sdtcm as fused
 from ..ops.checks import checks_finite, require_choice, require_floating, sequence_count
-from .config import NeuronConfig, PRFConfig
+from .config import NeuronConfig
 from .lif import LIF
 from .neuron import autocast_on, zero_state
 from .norm import BatchNorm
-from .prf import PRF
+from .prf import PRF, PRFConfig
 from .spatial import SpatialNeuron
 from .spike_linear import SpikeLinear
 
@@ -176,9 +176,10 @@ class SDTCM(nn.Module):
         for neuron in self._token_neurons():
             if not isinstance(neuron, PRF):
                 raise ValueError(f"SDTCM: clock must be 0 unless neuron is a PRF, got {clock!r} and {neuron!r}")
-            phi_re, phi_im, delta = neuron.coefficients()
+            c = neuron.coefficients()
+            phi_re, phi_im, gain = c["phi_re"], c["phi_im"], c["gain"]
             remembers = torch.hypot(phi_re, phi_im) >= math.exp(-1 / CLOCK_MEMORY)  # |φ| = exp(-Δ/τ)
-            needed.append(torch.hypot(1 - phi_re, phi_im) / delta * remembers)
+            needed.append(torch.hypot(1 - phi_re, phi_im) / gain * remembers)
         # Up and down in turns: Δ and θ are in a random order as it is, and no draw is taken from what comes after.
         bias = clock * torch.stack(needed).mean(0)
         bias[1::2] *= -1

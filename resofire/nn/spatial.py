@@ -1,4 +1,4 @@
-"""The Spatial Neuron: a LIF whose time constant has gone to 1, so that it sees the present step only."""
+"""The Spatial Neuron: a LIF whose time constant has gone to 1, so that it sees only the present step."""
 
 from typing import Any
 
@@ -8,14 +8,20 @@ from torch import Tensor, nn
 from ..ops import ATan, Surrogate
 from ..ops.checks import require_real, require_surrogate
 from ..ops.surrogate import spike
-from .neuron import Firing, Trace, spread
+from .firing import Firing
+from .neuron import Trace, show_range
 
 
 class SpatialNeuron(Firing):
-    """s = α [x ≥ V], elementwise on any shape. α is one trained number, kept as log α (start α = 1), or fixed at 1.
+    """s = α [x ≥ V], elementwise on any shape.
 
-    It has no memory: `scan` and `step` are there so that it can stand where a temporal neuron does; their state is (),
-    and to walk in reverse or through packed sequences makes no difference to it.
+    It has no memory. `scan` and `step` let it take the place of a temporal neuron; their state is (), and packed or
+    reversed sequences make no difference.
+
+    Args:
+        threshold: V.
+        amplitude: Train the size α of the spikes, one number kept as `log_amplitude` (initially α = 1); else α = 1.
+        surrogate: The derivative used for the spike.
     """
 
     def __init__(
@@ -42,12 +48,13 @@ class SpatialNeuron(Firing):
 
     @torch.no_grad()
     def trace(self, x: Tensor) -> Trace:
-        """The potential is the input itself."""
-        return Trace(self._sized(spike(x - self.threshold, self.surrogate)), x, None)
+        """Record spikes and the argument of `spike`; there are no states."""
+        above = x - self.threshold
+        return Trace(self._sized(spike(above, self.surrogate)), {}, above)
 
     def _sized(self, spikes: Tensor) -> Tensor:
         return spikes if self.log_amplitude is None else spikes * self.log_amplitude.exp().to(spikes.dtype)
 
     def extra_repr(self) -> str:
-        kept = "1" if self.log_amplitude is None else f"{spread(self.log_amplitude.exp())} trained"
-        return f"threshold={self.threshold:g}, amplitude={kept}, {self.surrogate}"
+        alpha = "1" if self.log_amplitude is None else f"{show_range(self.log_amplitude.exp())} trained"
+        return f"threshold={self.threshold:g}, amplitude={alpha}, {self.surrogate}"

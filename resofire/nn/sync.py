@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .neuron import FireRates
+from .firing import FireRates
 
 
 class Synchronised(nn.Module):

@@ -86,7 +86,6 @@ def _errors(delta: float) -> dict[str, float]:
     # The module keeps float32; 0.4/2^i is not one.
     neuron.get_buffer("delta").fill_(delta)
     traced = neuron.trace(torch.from_numpy(np.stack([_input(time), mean])[:, :, None]))
-    assert traced.r is not None
     smooth, held = torch.complex(traced.u, traced.r)[:, :, 0].numpy()
     # The input's factor is the same at all steps, so a better one only scales and turns the whole potential.
     better = (np.exp(delta * gamma) - 1) / (delta * gamma)

@@ -39,7 +39,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
         free = (neuron if isinstance(neuron, PRF) else LIF(1, tau=TAU, reset="none").double()).trace(current).u
         found[name] = {
             "kernel": _rounded(kernel),
-            "potential": _rounded(traced.u),
+            "potential": _rounded(traced.argument + neuron.threshold),
             "spikes": fired.nonzero().flatten().tolist(),
             "spikes_per_train": [int(fired[begin:end].sum()) for begin, end in spans],
             "highest_per_train": [round(float(free.flatten()[begin:end].max()), 4) for begin, end in spans],

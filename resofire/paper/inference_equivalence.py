@@ -110,7 +110,7 @@ def _drawing() -> dict[str, Any]:
         bias = 0.9 * (bias + fires)
     return {
         "beta": 0.9,
-        "potential": _rounded(sequential.u),
+        "potential": _rounded(sequential.argument + 1.0),
         "potential_without_reset": _rounded(free),
         "threshold": [round(value, 4) for value in threshold],
         "sequential": sequential.spikes.flatten().nonzero().flatten().tolist(),

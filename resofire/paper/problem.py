@@ -62,8 +62,8 @@ def _potentials(neuron: LIF | PRF, firsts: list[int | None]) -> tuple[Tensor, Te
         if first is not None:
             current[row, first] = 1.0
     traced = neuron.trace(current)
-    u = traced.u[:, :, 0]
-    return u, torch.zeros_like(u) if traced.r is None else traced.r[:, :, 0]
+    u = traced.argument[:, :, 0] + neuron.threshold
+    return u, traced.r[:, :, 0] if "r" in traced.states else torch.zeros_like(u)
 
 
 def _short(value: float) -> float:

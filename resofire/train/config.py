@@ -5,22 +5,23 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..models import ClassifierConfig, FeedforwardConfig, RetrievalConfig
+from ..models import NetworkConfig
 from ..models.config import require_count
-from ..models.storage import CONFIGS, from_json, to_json
+from ..models.storage import from_json, to_json
+from ..nn import Config
 
 SELECT = ("validation", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(Config):
     """The whole of a run. Two runs with equal configs, on one machine and thread count, end in the same bits."""
 
     name: str
     """What the run is called; the recipe's name."""
     task: str
     """The data set, see resofire data list."""
-    model: ClassifierConfig | RetrievalConfig | FeedforwardConfig
+    model: NetworkConfig
     """The network."""
     task_settings: dict[str, Any] = field(default_factory=dict)
     """What the data set is told besides, see its file."""
@@ -62,7 +63,7 @@ class RunConfig:
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
                 raise ValueError(f"RunConfig: {name} must be a word, got {value!r}")
-        if not isinstance(self.model, ClassifierConfig | RetrievalConfig | FeedforwardConfig):
+        if not isinstance(self.model, NetworkConfig):
             raise ValueError(f"RunConfig: model must be the config of a network, got {self.model!r}")
         if not isinstance(self.task_settings, dict):
             raise ValueError(f"RunConfig: task_settings must be a dict, got {self.task_settings!r}")
@@ -101,7 +102,7 @@ class RunConfig:
             # A data set may well have a setting called kind.
             settings = {name: from_json(value) for name, value in described["task_settings"].items()}
             described = {**described, "task_settings": {}}
-        config = from_json(described, {**CONFIGS, "RunConfig": RunConfig})
+        config = from_json(described)
         if not isinstance(config, RunConfig):
             raise ValueError(f"a run's config must be a RunConfig, got {type(config).__name__}")
         return replace(config, task_settings={**config.task_settings, **settings})

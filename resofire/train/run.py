@@ -227,7 +227,8 @@ def _begin(config: RunConfig, task: Described, processes: int) -> tuple[Plan, Ne
 
 def _require_fit(config: RunConfig, task: Described) -> None:
     """The network takes what the data set gives, and answers what it asks."""
-    model, name = config.model, task.name
+    model: Any = config.model
+    name = task.name
     if task.pairs != isinstance(model, RetrievalConfig):
         wanted = "a RetrievalConfig" if task.pairs else "a ClassifierConfig or FeedforwardConfig"
         has = "pairs" if task.pairs else "no pairs"

@@ -104,7 +104,8 @@ def has_tie(twin: SDTCM, u: torch.Tensor, cu_seqlens: torch.Tensor | None) -> bo
         bounds = [0, u.shape[1]] if cu_seqlens is None else cu_seqlens.tolist()
         for neuron, back in ((probe.token_neuron, False), (probe.token_neuron_reverse, True)):
             pieces = [current[:, a:b] for a, b in itertools.pairwise(bounds) if a < b and neuron is not None]
-            seen += [(neuron.trace(piece.flip(1) if back else piece).u, neuron.threshold) for piece in pieces]
+            arguments = [neuron.trace(piece.flip(1) if back else piece).argument for piece in pieces]
+            seen += [(argument + neuron.threshold, neuron.threshold) for argument in arguments]
         threshold = probe.channel_neuron.threshold
         probe.channel_neuron.register_forward_pre_hook(lambda _, given: seen.append((given[0], threshold)))
         torch.manual_seed(5)

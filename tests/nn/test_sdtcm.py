@@ -41,7 +41,9 @@ def by_hand(made: SDTCM, u: torch.Tensor, bounds: list[int] | None) -> torch.Ten
         fired = []
         for piece in pieces:
             piece = piece.flip(1) if back else piece
-            out, _ = prf(piece, *neuron.coefficients(), threshold=neuron.threshold, backend="reference")
+            out, _ = prf(
+                piece, *list(neuron.coefficients().values())[:3], threshold=neuron.threshold, backend="reference"
+            )
             fired.append(out.flip(1) if back else out)
         return torch.cat(fired, 1)
 
@@ -274,7 +276,7 @@ def test_an_empty_stream_passes(shape, training):
 def test_a_clock_is_an_oscillation_that_fades_with_a_long_memory():
     neuron = PRFConfig(tau=20.0, delta=(0.05, 0.5), theta=(0.5, 6.0), even=True)
     made = SDTCM(64, neuron=neuron, clock=1.5)
-    phi_re, phi_im, delta = (each.detach() for each in made.token_neuron.coefficients())
+    phi_re, phi_im, delta, _ = (each.detach() for each in made.token_neuron.coefficients().values())
     # What the neuron sees where the stream is at its mean: the norm's bias alone.
     potentials = made.token_neuron.trace(made.norm.bias.detach().expand(1, 5000, 64))
     spiral = torch.complex(potentials.u[0], potentials.r[0])
@@ -291,7 +293,7 @@ def test_a_clock_is_an_oscillation_that_fades_with_a_long_memory():
     both = SDTCM(16, neuron=neuron, bidirectional=True, clock=2.0)
     needed = []
     for each in (both.token_neuron, both.token_neuron_reverse):
-        phi_re, phi_im, delta = (given.detach() for given in each.coefficients())
+        phi_re, phi_im, delta = (value.detach() for value in list(each.coefficients().values())[:3])
         needed.append((1 - torch.complex(phi_re, phi_im)).abs() / delta * (20.0 / delta >= 100))
     torch.testing.assert_close(both.norm.bias.abs(), needed[0] + needed[1])
 

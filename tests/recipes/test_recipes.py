@@ -140,7 +140,7 @@ def test_a_network_fits_its_data_set(name):
 @pytest.mark.parametrize("beta", [0.1, 0.9, 0.999])
 def test_a_decay_is_what_is_left_after_a_step(beta):
     neuron = build(recipes.decay(beta, theta=0.0).model).neurons[0]
-    re, im = neuron.coefficients()[:2]
+    re, im, *_ = neuron.coefficients().values()
     torch.testing.assert_close(re, torch.full_like(re, beta))
     assert not im.any()
     assert not list(neuron.parameters())
