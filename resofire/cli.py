@@ -87,9 +87,9 @@ def _run(arguments: list[str]) -> int:
         return _fail(_missing(error), 2)
     try:
         modules, arguments = take_imports(arguments)
-        with _terminable(), _starting(arguments):
+        with _starting(arguments):
             command = _command(arguments, modules, import_module)
-        with _terminable():
+        with _handling(_terminated, signal.SIGTERM):
             return command.run()
     except UsageError as error:
         return _fail(str(error), 2)
@@ -107,7 +107,13 @@ def _command(arguments: list[str], modules: list[str], import_module: Any) -> An
         raise SystemExit(0)
     for module in modules:
         import_module(module)
-    return parse_command(arguments)
+    command = parse_command(arguments)
+    if hasattr(command, "model"):
+        # Its network needs torch: better here, where a signal ends the import at once.
+        from .commands.runs import preload
+
+        preload()
+    return command
 
 
 def _fail(sentence: str, code: int) -> int:
@@ -151,28 +157,44 @@ def _told_apart() -> Iterator[_Output]:
 
 @contextlib.contextmanager
 def _starting(arguments: list[str]) -> Iterator[None]:
-    """Show a line in a terminal at once: recipes need torch, which takes seconds to import."""
+    """While modules load: a first line in a terminal at once, and signals that end the process at once.
+
+    torch takes seconds to import. An exception raised there by a signal may be swallowed by whatever is being imported,
+    and there is nothing to clean up yet.
+    """
     shown = arguments[:1] == ["train"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    erase = "\r\x1b[K" if shown else ""
+
+    def leave(number: int, frame: object) -> None:
+        os.write(2, f"{erase}resofire: stopped\n".encode())
+        os._exit(128 + number)
+
     if shown:
         print("resofire: starting ...", end="", file=sys.stderr, flush=True)
     try:
-        yield
+        with _handling(leave, signal.SIGINT, signal.SIGTERM):
+            yield
     finally:
-        if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        print(erase, end="", file=sys.stderr, flush=True)
+
+
+def _terminated(number: int, frame: object) -> None:
+    """Unwind as Ctrl-C does, so that what is half written is removed."""
+    sys.exit(128 + number)
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Inside it, SIGTERM unwinds as Ctrl-C does, so that what is half written is removed."""
+def _handling(handler: Callable[[int, Any], None], *signals: signal.Signals) -> Iterator[None]:
+    """Inside it, a handler for some signals. Only the main thread may have one."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    before = {each: signal.signal(each, handler) for each in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, previous in before.items():
+            signal.signal(each, previous)
 
 
 if __name__ == "__main__":

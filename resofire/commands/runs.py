@@ -17,6 +17,11 @@ class Run(NamedTuple):
     model: Any  # a models.Network
 
 
+def preload() -> None:
+    """Import what every command about a network needs."""
+    from .. import data, models, train  # noqa: F401
+
+
 def open_run(command: str, name: str) -> Run:
     """The run of a network: a run folder, or a network that comes with the package."""
     from .. import models, ops
