@@ -345,18 +345,20 @@ def test_tables_wrap_in_a_narrow_terminal_and_never_outside_one(monkeypatch, cap
     assert max(map(len, plain.splitlines())) <= 40
 
 
-@pytest.mark.parametrize("moment", [0.15, 0.4, 1.0])
+@pytest.mark.parametrize("moment", [0.0, 0.4, 1.0])
 def test_an_early_interrupt_has_no_traceback(moment, tmp_path):
-    """Whatever Python is loading then."""
+    """Whatever is being imported then. What Python loads before the program is not ours."""
+    code = "import sys; from resofire.cli import main; print(flush=True); sys.exit(main())"
     with subprocess.Popen(
-        [sys.executable, "-m", "resofire.cli", "train", "digits", "--out", str(tmp_path / "run")], cwd=ROOT,
+        [sys.executable, "-c", code, "train", "digits", "--out", str(tmp_path / "run")], cwd=ROOT,
         stderr=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as process:  # fmt: skip
+        process.stdout.readline()
         time.sleep(moment)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=120)
     assert b"Traceback" not in err
-    assert process.returncode in (130, -signal.SIGINT)
+    assert process.returncode == 130
 
 
 def test_an_error_of_the_system_is_one_sentence(monkeypatch, capsys):
