@@ -36,13 +36,13 @@ device: $(READY)
 
 setup: $(READY)
 
-# torch comes first and alone: it decides what the others may bring. SpikingJelly and snnTorch are peers to
-# measure against; they come without what they ask for, which their neurons do not use.
+# torch comes first and alone: it decides which versions of others fit. SpikingJelly and snnTorch are peers of the
+# benchmarks, installed without their dependencies: their neurons need only torch, loguru and tqdm.
 $(READY): requirements.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet "$$(grep '^torch==' requirements.txt)"
 	$(BIN)/pip install --quiet --requirement requirements.txt
-	$(BIN)/pip install --quiet --no-deps spikingjelly==0.0.0.0.14 snntorch==1.0.0
+	$(BIN)/pip install --quiet --no-deps spikingjelly==2.0.0 snntorch==1.0.0 loguru==0.7.3
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(READY)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ def medians(contenders: dict[str, Callable[[], object]], rounds: int = 5, warm: 
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
-    return {name: sorted(found)[len(found) // 2] for name, found in times.items()}
+    return {name: sorted(seconds)[len(seconds) // 2] for name, seconds in times.items()}
 
 
 # 256 MB: far more than any cache holds, so that a copy shows what the memory can do.
@@ -37,9 +38,12 @@ def copier() -> Callable[[], object]:
 
 def in_fresh_process(code: str, **environment: str) -> str:
     """The last line that a piece of Python prints when it has a process to itself."""
+    # The child imports this repository, wherever it is started.
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+    )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"benchmark process failed: {done.stderr.strip().splitlines()[-1]}")
     return done.stdout.strip().splitlines()[-1]

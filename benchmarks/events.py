@@ -43,7 +43,7 @@ def network(features: int, batch: int, length: int) -> tuple[Classifier, Case]:
     return model.eval(), case
 
 
-def told(model: Classifier, kind: str) -> Classifier:
+def variant(model: Classifier, kind: str) -> Classifier:
     """The same network with its blocks run in one of KINDS; the temporal neuron is the fused scan in all."""
     other = copy.deepcopy(model)
     backend = "reference" if kind == "dense" else kind
@@ -62,9 +62,9 @@ def inference(model: Classifier, x: Tensor) -> Callable[[], object]:
 
 
 def rates_of(model: Classifier, x: Tensor) -> dict[str, float]:
-    with torch.no_grad(), fire_rates(model) as found:
+    with torch.no_grad(), fire_rates(model) as rates:
         model(x)
-    return found.as_dict()
+    return rates.as_dict()
 
 
 def network_points(features: int, batch: int, length: int, rates: tuple[float, ...], rounds: int) -> dict[str, Any]:
@@ -73,14 +73,14 @@ def network_points(features: int, batch: int, length: int, rates: tuple[float, .
     points: list[dict[str, Any]] = []
     for rate in rates:
         set_rates(model, case, [(rate, rate)] * len(blocks(model)))
-        kinds = {kind: told(model, kind) for kind in KINDS}
-        found = rates_of(kinds["events"], case.x)
+        kinds = {kind: variant(model, kind) for kind in KINDS}
+        by_layer = rates_of(kinds["events"], case.x)
         stream, x = Stream(model, batch), case.x.numpy()
         ways: dict[str, Callable[[], object]] = {kind: inference(kinds[kind], case.x) for kind in KINDS}
         times = medians({**ways, "stream": functools.partial(stream.feed, x)}, rounds)
         # Every neuron layer feeds one Linear of `features` inputs.
-        additions = sum(found.values()) * features * case.steps
-        points.append({"wanted": rate, "rate": sum(found.values()) / len(found), "layers": found,
+        additions = sum(by_layer.values()) * features * case.steps
+        points.append({"wanted": rate, "rate": sum(by_layer.values()) / len(by_layer), "layers": by_layer,
                        "operations": additions, "seconds": times})  # fmt: skip
         print(f"{case.name}, {100 * points[-1]['rate']:5.1f} %:  " + milliseconds(times), flush=True)
     return {"name": case.name, "steps": case.steps, "features": features, "points": points}
@@ -99,10 +99,10 @@ def synapse_points(features: int, batch: int, length: int, rates: tuple[float, .
             "dense": functools.partial(synapse, backend="reference"),
         }
         times = medians(ways, rounds)
-        found = float(spikes.mean())
-        points.append({"wanted": rate, "rate": found, "layers": {"": found}, "operations": found * steps * features,
-                       "seconds": times})  # fmt: skip
-        print(f"{name}, {100 * found:5.1f} %:  " + milliseconds(times), flush=True)
+        measured = float(spikes.mean())
+        points.append({"wanted": rate, "rate": measured, "layers": {"": measured},
+                       "operations": measured * steps * features, "seconds": times})  # fmt: skip
+        print(f"{name}, {100 * measured:5.1f} %:  " + milliseconds(times), flush=True)
     return {"name": name, "steps": steps, "features": features, "points": points}
 
 
@@ -146,7 +146,7 @@ def report(figures: Table, case: dict[str, Any]) -> None:
         if fit["break_even"] is not None:
             figures.add(f"breaks even with dense, {where}", 100 * fit["break_even"], "%")
     off = max(abs(point["rate"] / point["wanted"] - 1) for point in case["points"])
-    figures.add(f"fire rate, furthest from what was wanted: {case['name']}", 100 * off, "%", most=10)
+    figures.add(f"fire rate, furthest from its target: {case['name']}", 100 * off, "%", most=10)
     for point in case["points"]:
         times = point["seconds"]
         for kind in case["fits"]:

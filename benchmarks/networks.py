@@ -72,14 +72,14 @@ def blocks(model: Classifier) -> list[Any]:
 
 def set_rates(model: Classifier, case: Case, rates: list[tuple[float, float]]) -> None:
     """Moves the threshold of each neuron, one after the other, until it fires at its rate on this batch."""
-    for block, wanted in zip(blocks(model), rates, strict=True):
-        for neuron, rate in zip((block.token_neuron, block.channel_neuron), wanted, strict=True):
+    for block, targets in zip(blocks(model), rates, strict=True):
+        for neuron, rate in zip((block.token_neuron, block.channel_neuron), targets, strict=True):
             low, high = -20.0, 20.0
             for _ in range(16):
                 neuron.threshold = (low + high) / 2
-                with torch.no_grad(), fire_rates(neuron) as found:
+                with torch.no_grad(), fire_rates(neuron) as measured:
                     model(case.x, **case.options)
-                low, high = (neuron.threshold, high) if found[""] > rate else (low, neuron.threshold)
+                low, high = (neuron.threshold, high) if measured[""] > rate else (low, neuron.threshold)
 
 
 def on_fft(model: Classifier) -> Classifier:
@@ -114,11 +114,11 @@ def products(case: Case) -> Callable[[], object]:
     sides = [(torch.randn(m, k), torch.randn(k, n), torch.randn(m, n)) for m, k, n in sorted(set(shapes))]
     room = {shape: (torch.empty_like(y), torch.empty_like(x), torch.empty_like(w))
             for shape, (x, w, y) in zip(sorted(set(shapes)), sides, strict=True)}  # fmt: skip
-    given = dict(zip(sorted(set(shapes)), sides, strict=True))
+    operands = dict(zip(sorted(set(shapes)), sides, strict=True))
 
     def run() -> None:
         for shape in shapes:
-            (x, w, grad), (out, grad_x, grad_w) = given[shape], room[shape]
+            (x, w, grad), (out, grad_x, grad_w) = operands[shape], room[shape]
             torch.mm(x, w, out=out)
             if shape[1] != config.inputs:  # the input itself needs no gradient
                 torch.mm(grad, w.t(), out=grad_x)
@@ -141,9 +141,9 @@ def compare(table: Table, case: Case, rates: list[tuple[float, float]], label: s
     """One network at given fire rates: speed against FFT + dense and against its own products, and equal gradients."""
     model = Classifier(case.config)
     set_rates(model, case, rates)
-    with torch.no_grad(), fire_rates(model) as found:
+    with torch.no_grad(), fire_rates(model) as measured:
         model(case.x, **case.options)
-    seen = found.as_dict().values()
+    seen = measured.as_dict().values()
     where = f"{case.name}, {label}"
     other = on_fft(model)
     times = medians(
@@ -179,8 +179,8 @@ def padding(table: Table, rounds: int) -> None:
 
 
 def synapse_step(backend: str, spikes: Tensor, weight: Tensor, bias: Tensor, grad: Tensor) -> None:
-    wanted = [each for each in (spikes, weight, bias) if each.requires_grad]
-    torch.autograd.grad(spike_linear(spikes, weight, bias, backend=backend), wanted, grad)
+    inputs = [each for each in (spikes, weight, bias) if each.requires_grad]
+    torch.autograd.grad(spike_linear(spikes, weight, bias, backend=backend), inputs, grad)
 
 
 def synapses(table: Table, rounds: int) -> None:
@@ -193,13 +193,13 @@ def synapses(table: Table, rounds: int) -> None:
         for rate in (0.02, 0.05, 0.1, 0.2, 0.35, 0.5):
             spikes = (torch.rand(steps, features) < rate).float()
             where = f"at {100 * rate:.0f} %, {steps}x{features}x{features}"
-            for part, given in (("without it", spikes), ("whole", spikes.clone().requires_grad_())):
+            for part, source in (("without it", spikes), ("whole", spikes.clone().requires_grad_())):
                 contenders: dict[str, Callable[[], object]] = {
-                    backend: functools.partial(synapse_step, backend, given, weight, bias, grad)
+                    backend: functools.partial(synapse_step, backend, source, weight, bias, grad)
                     for backend in ("events", "reference")
                 }
-                found = medians(contenders, rounds)
-                table.add(f"spike_linear, {part}, over dense {where}", found["reference"] / found["events"], "x")
+                seconds = medians(contenders, rounds)
+                table.add(f"spike_linear, {part}, over dense {where}", seconds["reference"] / seconds["events"], "x")
 
 
 def loading(table: Table, rounds: int) -> None:
@@ -214,14 +214,14 @@ def loading(table: Table, rounds: int) -> None:
     for case in (smnist(), text()):
         step = training_step(Classifier(case.config), case)
         batches = stored[case.name].batches(len(case.labels), seed=0)
-        found = medians({"load": lambda batches=batches: next(batches), "step": step}, rounds)  # type: ignore[misc]
-        table.add(f"loading, share of the step: {case.name}", 100 * found["load"] / found["step"], "%", most=3)
+        seconds = medians({"load": lambda batches=batches: next(batches), "step": step}, rounds)  # type: ignore[misc]
+        table.add(f"loading, share of the step: {case.name}", 100 * seconds["load"] / seconds["step"], "%", most=3)
 
 
 PEAK = """
 import torch
 from resofire.ops import retain_buffers
-from resofire.benchmarks import networks
+from benchmarks import networks
 retain_buffers()
 def peak():
     return int(next(x for x in open("/proc/self/status") if x.startswith("VmHWM")).split()[1]) * 1024
@@ -242,10 +242,10 @@ print((peak() - before) / 1e6)
 
 def memory(table: Table) -> None:
     for case in ("smnist", "text"):
-        found = {fft: float(in_fresh_process(PEAK.format(case=case, fft=fft))) for fft in (False, True)}
-        note = f"{found[False]:.0f} MB against {found[True]:.0f} MB"
-        table.add(f"peak memory of a step, share of fft + dense: {case}", found[False] / found[True], "", most=1 / 3,
-                  note=note)  # fmt: skip
+        megabytes = {fft: float(in_fresh_process(PEAK.format(case=case, fft=fft))) for fft in (False, True)}
+        note = f"{megabytes[False]:.0f} MB against {megabytes[True]:.0f} MB"
+        table.add(f"peak memory of a step, share of fft + dense: {case}", megabytes[False] / megabytes[True], "",
+                  most=1 / 3, note=note)  # fmt: skip
 
 
 def run(quick: bool = False) -> dict[str, Any]:

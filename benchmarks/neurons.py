@@ -4,11 +4,9 @@ All times are forward + backward in float32, medians of rounds in which the cont
 project has set itself; a figure that misses it is marked, not hidden.
 """
 
-import importlib
 import math
 import os
 import tempfile
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +18,7 @@ from resofire.ops.lif import reference as lif_reference
 from resofire.ops.prf import reference as prf_reference
 
 from .clock import COPIED, Table, copier, in_fresh_process, medians
+from .peer_layers import Absent, spikingjelly
 
 SHAPES = [(64, 784, 128), (16, 1024, 256), (8, 4096, 256), (2, 32768, 128)]
 # The least traffic of a training step: forward reads c and writes s, backward reads c and ∂s and writes ∂c.
@@ -56,8 +55,8 @@ def lif_by(backend: str) -> Callable[[Tensor], Tensor]:
 def unbound_loop(op: str, lanes: int) -> Callable[[Tensor], Tensor]:
     """The reference's loop over `unbind`, not slices: no quadratic gradient, the best that a plain loop can do."""
     step: Callable[..., Any] = prf_reference.step if op == "prf" else lif_reference.step
-    given = coefficients(lanes) if op == "prf" else (torch.full((lanes,), 0.5),)
-    rows, reset = torch.stack([*given, torch.ones(lanes)]), "none" if op == "prf" else "soft"
+    parameters = coefficients(lanes) if op == "prf" else (torch.full((lanes,), 0.5),)
+    rows, reset = torch.stack([*parameters, torch.ones(lanes)]), "none" if op == "prf" else "soft"
 
     def run(current: Tensor) -> Tensor:
         state = [torch.zeros_like(current[:, 0])] * (2 if op == "prf" else 1)
@@ -70,30 +69,10 @@ def unbound_loop(op: str, lanes: int) -> Callable[[Tensor], Tensor]:
     return run
 
 
-def spikingjelly() -> Callable[[Tensor], Tensor] | None:
-    """SpikingJelly's LIFNode with the same equation and surrogate; None if it is not installed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it uses what newer releases of torch deprecate
-            neuron = importlib.import_module("spikingjelly.activation_based.neuron")
-            surrogate = importlib.import_module("spikingjelly.activation_based.surrogate")
-    except ModuleNotFoundError:
-        return None
-
-    def run(current: Tensor) -> Tensor:
-        node = neuron.LIFNode(
-            2.0, decay_input=False, v_reset=None, surrogate_function=surrogate.ATan(2.0), detach_reset=True,
-            step_mode="m",
-        )  # fmt: skip
-        return node(current.transpose(0, 1)).transpose(0, 1)
-
-    return run
-
-
 def speed_at(table: Table, shape: tuple[int, int, int]) -> None:
     """PRF and LIF scan against the FFT and the memory limit at one shape."""
     elements, (_, length, lanes) = math.prod(shape), shape
-    found = medians(
+    seconds = medians(
         {
             "scan": training_step(shape, prf_by("scan", lanes)),
             "fft": training_step(shape, prf_by("fft", lanes)),
@@ -102,19 +81,19 @@ def speed_at(table: Table, shape: tuple[int, int, int]) -> None:
         }
     )
     where = f"at {'x'.join(map(str, shape))}"
-    limit = found["copy"] / (8 * COPIED) * BYTES_PER_ELEMENT * elements
+    limit = seconds["copy"] / (8 * COPIED) * BYTES_PER_ELEMENT * elements
     goal = {1024: 18.0, 32768: 30.0}.get(length)
-    table.add(f"PRF scan over fft {where}", found["fft"] / found["scan"], "x", least=goal)
-    table.add(f"PRF scan, share of the memory limit {where}", limit / found["scan"], "", least=0.3)
-    table.add(f"LIF scan, share of the memory limit {where}", limit / found["lif"], "")
-    table.add(f"PRF scan, elements per second {where}", elements / found["scan"] / 1e9, "G/s")
-    table.add(f"copy bandwidth {where}", 8 * COPIED / found["copy"] / 1e9, "GB/s")
+    table.add(f"PRF scan over fft {where}", seconds["fft"] / seconds["scan"], "x", least=goal)
+    table.add(f"PRF scan, share of the memory limit {where}", limit / seconds["scan"], "", least=0.3)
+    table.add(f"LIF scan, share of the memory limit {where}", limit / seconds["lif"], "")
+    table.add(f"PRF scan, elements per second {where}", elements / seconds["scan"] / 1e9, "G/s")
+    table.add(f"copy bandwidth {where}", 8 * COPIED / seconds["copy"] / 1e9, "GB/s")
 
 
 def against_loops(table: Table, shape: tuple[int, int, int], rounds: int) -> None:
     """PRF scan against the reference and against the best loop."""
     length, lanes = shape[1:]
-    found = medians(
+    seconds = medians(
         {
             "scan": training_step(shape, prf_by("scan", lanes)),
             "reference": training_step(shape, prf_by("reference", lanes)),
@@ -125,19 +104,23 @@ def against_loops(table: Table, shape: tuple[int, int, int], rounds: int) -> Non
     )
     note = "" if rounds > 1 else "(timed once)"
     goal = {1024: 150.0, 4096: 2000.0}.get(length)
-    table.add(f"PRF scan over reference at T={length}", found["reference"] / found["scan"], "x", least=goal, note=note)
-    table.add(f"PRF scan over the loop without slices at T={length}", found["unbound"] / found["scan"], "x", note=note)
+    table.add(
+        f"PRF scan over reference at T={length}", seconds["reference"] / seconds["scan"], "x", least=goal, note=note
+    )
+    table.add(
+        f"PRF scan over the loop without slices at T={length}", seconds["unbound"] / seconds["scan"], "x", note=note
+    )
 
 
 def against_spikingjelly(table: Table, rounds: int) -> None:
-    peer = spikingjelly()
-    if peer is None:
-        print("SpikingJelly is not installed: not compared")
-        return
     shape = (64, 1024, 128)
-    found = medians({"scan": training_step(shape, lif_by("scan")), "peer": training_step(shape, peer)}, rounds)
-    ratio = found["peer"] / found["scan"]
-    table.add("LIF scan over SpikingJelly's LIFNode at 64x1024x128", ratio, "x", least=30.0)
+    try:
+        peer = spikingjelly(shape[2])
+    except Absent as reason:
+        print(reason)
+        return
+    seconds = medians({"scan": training_step(shape, lif_by("scan")), "peer": training_step(shape, peer)}, rounds)
+    table.add("LIF scan over SpikingJelly's LIFNode at 64x1024x128", seconds["peer"] / seconds["scan"], "x", least=30.0)
 
 
 def flatness(table: Table, elements: int) -> None:
@@ -145,17 +128,19 @@ def flatness(table: Table, elements: int) -> None:
     shapes = [(elements // (length * lanes), length, lanes) for length, lanes in
               ((1024, 256), (16384, 256), (131072, 128), (1 << 20, 64))]  # fmt: skip
     shapes = [shape for shape in shapes if shape[0] > 0]
-    found = medians({str(shape[1]): training_step(shape, prf_by("scan", shape[2])) for shape in shapes})
-    for length, seconds in found.items():
+    by_length = medians({str(shape[1]): training_step(shape, prf_by("scan", shape[2])) for shape in shapes})
+    for length, seconds in by_length.items():
         table.add(f"PRF scan, ns per element at T={length}", seconds / elements * 1e9, "ns")
-    table.add("PRF scan, dearest over cheapest length", max(found.values()) / min(found.values()), "x", most=1.25)
+    table.add(
+        "PRF scan, dearest over cheapest length", max(by_length.values()) / min(by_length.values()), "x", most=1.25
+    )
 
 
 def law(table: Table, lengths: list[int]) -> None:
     """The paper's law: parallel (FFT) over sequential training grows like L / (log L + 1); ours beside it."""
     for length in lengths:
         shape = (8, length, 64)
-        found = medians(
+        seconds = medians(
             {
                 "loop": training_step(shape, lif_by("reference")),
                 "fft": training_step(shape, lif_by("fft")),
@@ -164,8 +149,8 @@ def law(table: Table, lengths: list[int]) -> None:
             rounds=3 if length > 256 else 5,
         )
         predicted = length / (math.log2(length) + 1)
-        note = f"fft {found['loop'] / found['fft']:.2f}x, the paper's law L/(log L + 1) = {predicted:.1f}"
-        table.add(f"LIF scan over the loop at T={length}", found["loop"] / found["scan"], "x", note=note)
+        note = f"fft {seconds['loop'] / seconds['fft']:.2f}x, the paper's law L/(log L + 1) = {predicted:.1f}"
+        table.add(f"LIF scan over the loop at T={length}", seconds["loop"] / seconds["scan"], "x", note=note)
 
 
 PEAK = """

@@ -1,8 +1,8 @@
 """The layers that `peers` puts side by side: ours, the time loop, SpikingJelly, snnTorch, S4D and a Transformer.
 
 All map [B, T, D] to [B, T, D]. The neurons mix time only; the layers (SD-TCM, S4D, Transformer) mix time and channels,
-with norm and shortcut. S4D and Transformer are written here, in torch alone. A package that is not installed is told in
-one sentence, and its layers are left out.
+with norm and shortcut. S4D and Transformer are written here, in torch alone. A package that is not installed is named
+in one sentence, and its layers are left out.
 """
 
 import importlib
@@ -102,9 +102,9 @@ def block(features: int) -> SDTCM:
         low, high = -20.0, 20.0
         for _ in range(20):
             neuron.threshold = (low + high) / 2
-            with torch.no_grad(), fire_rates(neuron) as found:
+            with torch.no_grad(), fire_rates(neuron) as measured:
                 made(x)
-            low, high = (neuron.threshold, high) if found[""] > rate else (low, neuron.threshold)
+            low, high = (neuron.threshold, high) if measured[""] > rate else (low, neuron.threshold)
     return made
 
 
@@ -152,13 +152,13 @@ class Adapted(nn.Module):
         return self.call(self.inner, x)
 
 
-def _package(name: str, wanted: str) -> Any:
+def _package(name: str, title: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # peers use what newer releases of torch deprecate
             return importlib.import_module(name)
     except ModuleNotFoundError as missing:
-        raise Absent(f"{wanted} is not installed ({missing}): its rows are left out") from None
+        raise Absent(f"{title} is not installed ({missing}): its rows are left out") from None
 
 
 def spikingjelly(features: int) -> nn.Module:
@@ -166,7 +166,6 @@ def spikingjelly(features: int) -> nn.Module:
     surrogate = _package("spikingjelly.activation_based.surrogate", "SpikingJelly")
     node = neuron.LIFNode(
         TAU, decay_input=False, v_reset=None, surrogate_function=surrogate.ATan(2.0), detach_reset=True, step_mode="m",
-        backend="torch",
     )  # fmt: skip
 
     def call(node: Any, x: Tensor) -> Tensor:
@@ -203,7 +202,7 @@ PEERS: dict[str, Peer] = {
     "LIF loop": Peer(
         "neuron", lambda n: LIF(n, backend="reference"), LOOPS, "autograd's loop, the paper's sequential training"
     ),
-    "SpikingJelly LIFNode": Peer("neuron", spikingjelly, LOOPS, "the same LIF, torch backend, multi-step"),
+    "SpikingJelly LIFNode": Peer("neuron", spikingjelly, LOOPS, "the same LIF, multi-step"),
     "snnTorch Leaky": Peer(
         "neuron", snntorch_leaky, ALL, "another model: it subtracts the reset after the decay; looped over unbind"
     ),
@@ -218,12 +217,12 @@ PEERS: dict[str, Peer] = {
 
 def installed() -> tuple[dict[str, Peer], list[str]]:
     """The peers that can be built here, and a sentence for each package that is missing."""
-    found, missing = {}, []
+    available, missing = {}, []
     for name, peer in PEERS.items():
         try:
             peer.build(2)
         except Absent as reason:
             missing.append(str(reason))
         else:
-            found[name] = peer
-    return found, list(dict.fromkeys(missing))
+            available[name] = peer
+    return available, list(dict.fromkeys(missing))

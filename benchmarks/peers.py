@@ -55,19 +55,19 @@ def halves(layers: dict[str, nn.Module], x: Tensor, grad: Tensor, rounds: int, w
     """Seconds of the forward and of the backward pass of each layer, which takes x to something shaped like `grad`."""
     contenders: dict[str, Callable[[], object]] = {}
     for name, layer in layers.items():
-        held: list[Tensor] = []
+        outputs: list[Tensor] = []
 
-        def forward(layer: nn.Module = layer, held: list[Tensor] = held) -> None:
+        def forward(layer: nn.Module = layer, outputs: list[Tensor] = outputs) -> None:
             layer.zero_grad()
             x.grad = None
-            held.append(layer(x))
+            outputs.append(layer(x))
 
-        def backward(held: list[Tensor] = held) -> None:
-            held.pop().backward(grad)
+        def backward(outputs: list[Tensor] = outputs) -> None:
+            outputs.pop().backward(grad)
 
         contenders[f"{name} forward"], contenders[f"{name} backward"] = forward, backward
-    found = medians(contenders, rounds, warm)
-    return {name: {half: found[f"{name} {half}"] for half in ("forward", "backward")} for name in layers}
+    seconds = medians(contenders, rounds, warm)
+    return {name: {half: seconds[f"{name} {half}"] for half in ("forward", "backward")} for name in layers}
 
 
 def sweep(peers: dict[str, Peer], lengths: list[int], rounds: int) -> dict[str, list[dict[str, Any]]]:
@@ -79,12 +79,12 @@ def sweep(peers: dict[str, Peer], lengths: list[int], rounds: int) -> dict[str, 
         grad, able = torch.randn(x.shape), {name: layers[name] for name in peers if length <= peers[name].longest}
         # The long ones take seconds each, and all has run before, at another length.
         long = length > 4096
-        found = halves(able, x, grad, min(rounds, 3) if long else rounds if length > 256 else 3 * rounds, warm=not long)
+        timed = halves(able, x, grad, min(rounds, 3) if long else rounds if length > 256 else 3 * rounds, warm=not long)
         for name in peers:
-            point = found.get(name) or extrapolated([each for each in points[name] if not each["extrapolated"]], length)
-            point = {"length": length, **point, "extrapolated": name not in found}
+            point = timed.get(name) or extrapolated([each for each in points[name] if not each["extrapolated"]], length)
+            point = {"length": length, **point, "extrapolated": name not in timed}
             points[name].append(point)
-            if name in found:
+            if name in timed:
                 seconds = point["forward"] + point["backward"]
                 print(f"T={length:<6} {name:<22} {1e3 * seconds:>10.3f} ms", flush=True)
     return points
@@ -92,12 +92,12 @@ def sweep(peers: dict[str, Peer], lengths: list[int], rounds: int) -> dict[str, 
 
 def extrapolated(points: list[dict[str, Any]], length: int) -> dict[str, float]:
     """Each half as a T + b T² through its last two points, with a, b ≥ 0."""
-    (first, last), found = points[-2:], {}
+    (first, last), seconds = points[-2:], {}
     for half in ("forward", "backward"):
         near, far = (each[half] / each["length"] for each in (first, last))
         square = min(max(0.0, (far - near) / (last["length"] - first["length"])), far / last["length"])
-        found[half] = (far - square * last["length"]) * length + square * length**2
-    return found
+        seconds[half] = (far - square * last["length"]) * length + square * length**2
+    return seconds
 
 
 def seconds_at(points: list[dict[str, Any]], length: int) -> tuple[float, bool]:
@@ -212,7 +212,7 @@ def peak(name: str, length: int) -> float:
 
 
 PEAK = """
-from resofire.benchmarks import peers
+from benchmarks import peers
 from resofire.ops import retain_buffers
 retain_buffers()
 print(peers.peak({name!r}, {length}))
@@ -226,10 +226,10 @@ def memory(table: Table, names: list[str], length: int) -> dict[str, float]:
     except OSError as error:
         print(f"peak memory is not measured: {CLEAR_REFS} cannot be written: {error.strerror}")
         return {}
-    found = {name: float(in_fresh_process(PEAK.format(name=name, length=length))) for name in names}
-    for name, megabytes in found.items():
+    peaks = {name: float(in_fresh_process(PEAK.format(name=name, length=length))) for name in names}
+    for name, megabytes in peaks.items():
         table.add(f"peak memory of a step at T={length}: {name}", megabytes, "MB")
-    return found
+    return peaks
 
 
 def table(result: dict[str, Any]) -> str:
@@ -307,7 +307,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     points = sweep(peers, lengths, rounds=1 if quick else 5)
     speedups = compare(table, points, lengths)
     case = paper_case(table, (16, 196) if quick else (64, 784), rounds=3 if quick else 5)
-    found = {} if quick else memory(table, list(peers), MEMORY_LENGTH)
+    peaks = {} if quick else memory(table, list(peers), MEMORY_LENGTH)
     return {
         "command": "resofire bench peers" + (" --quick" if quick else ""),
         "machine": doctor.examine(),
@@ -318,6 +318,6 @@ def run(quick: bool = False) -> dict[str, Any]:
         },
         "speedups": speedups,
         "paper": {"halves": PAPER_HALVES, "case": case},
-        "memory": {"length": MEMORY_LENGTH, "megabytes": found},
+        "memory": {"length": MEMORY_LENGTH, "megabytes": peaks},
         "figures": table.rows,
     }

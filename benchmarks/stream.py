@@ -50,13 +50,13 @@ def sequence(case: Case, steps: int) -> Any:
 
 
 def steps_of_module(model: Classifier, x: Any) -> Callable[[], object]:
-    given = torch.from_numpy(x)
+    tensor = torch.from_numpy(x)
 
     def run() -> None:
         state = None
         with torch.no_grad():
             for t in range(FEW):
-                _, state = model.step(given[:, t], state)
+                _, state = model.step(tensor[:, t], state)
 
     return run
 
@@ -77,9 +77,9 @@ def latency(step: Callable[[Any], object], x: Any, calls: int) -> tuple[float, f
     taken = np.empty(calls)
     for number in range(calls):
         piece = pieces[number % CALLS]
-        begun = time.perf_counter()
+        start = time.perf_counter()
         step(piece)
-        taken[number] = time.perf_counter() - begun
+        taken[number] = time.perf_counter() - start
     middle, late = np.percentile(taken, [50, 99])
     return float(middle), float(late)
 
@@ -136,7 +136,7 @@ def for_long(steps: int, table: Table) -> dict[str, Any]:
     generator = np.random.default_rng(0)
     piece = 100_000
     resident, apart = [], []
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for number in range(steps // piece):
         # Values that float32 holds exactly, so that both are given the same.
         x = (generator.integers(0, 256, (1, piece, 1)) / 256).astype(np.float32)
@@ -144,7 +144,7 @@ def for_long(steps: int, table: Table) -> dict[str, Any]:
         if number in (0, steps // piece // 2, steps // piece - 1):
             resident.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
             apart.append(float(np.abs(scores["float32"] - scores["float64"]).max()))
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     rates = {name: stream.fire_rates()[0] for name, stream in streams.items()}
     off = float(np.abs(rates["float32"] / rates["float64"] - 1).max())
     size = float(np.abs(scores["float64"]).max())
@@ -154,7 +154,7 @@ def for_long(steps: int, table: Table) -> dict[str, Any]:
     table.add("long: fire rates of float32 and float64 apart, relatively", off, "", most=1e-3)
     return {
         "steps": steps, "seconds": seconds, "kilobytes": resident, "scores_apart": apart, "largest_score": size,
-        "fire_rates": {name: found.tolist() for name, found in rates.items()}, "fire_rates_apart": off,
+        "fire_rates": {name: rate.tolist() for name, rate in rates.items()}, "fire_rates_apart": off,
     }  # fmt: skip
 
 

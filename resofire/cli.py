@@ -1,174 +1,200 @@
-"""The command line. Success exits 0, a failed verification 1, a wrong word or value 2, with one sentence."""
+"""The command line. Exit codes: 0 success, 1 failed verification, 2 usage error in one sentence, 130 interrupted.
+
+Little is imported up here: Ctrl-C must not meet a traceback while Python still loads the rest.
+"""
 
 import contextlib
-import dataclasses
-import io
-import itertools
 import os
-import re
 import signal
 import sys
-import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import tyro
-
-from .commands import COMMANDS, Command, Train, UsageError, hint
+from . import __version__, extras
 
 
-def _check_words(arguments: list[str]) -> None:
-    """A wrong command or flag in one sentence, where tyro would draw a box."""
-    if not arguments:
-        raise UsageError(f"command must be one of {', '.join(COMMANDS)}; see resofire --help")
-    if arguments[0] in ("-h", "--help"):
-        return
-    word, *rest = arguments
-    if word not in COMMANDS:
-        raise UsageError(f"command must be one of {', '.join(COMMANDS)}, got {word!r}{hint(word, COMMANDS)}")
-    if word != "train":
-        _check_flags(word, rest, _flags(COMMANDS[word]))
+class OutputError(OSError):
+    """Standard output cannot be written, e.g. since it goes to a full disk."""
 
 
-def _check_flags(word: str, arguments: list[str], flags: set[str], program: str | None = None) -> None:
-    for flag in map(_name, arguments):
-        if flag.startswith("--") and flag not in flags:
-            see = program or f"resofire {word}"
-            raise UsageError(f"{word}: there is no flag {flag}{hint(flag, flags)}; see {see} --help")
+class _Output:
+    """Standard output with errors of their own type, so that they are not taken for those of a file."""
 
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
-def _name(argument: str) -> str:
-    """A flag without its value."""
-    return argument.split("=", 1)[0].replace("_", "-")
+    def write(self, text: str) -> Any:
+        return self._attempt(self._stream.write, text)
 
+    def flush(self) -> None:
+        self._attempt(self._stream.flush)
 
-def _flags(command: Any, prefix: str = "") -> set[str]:
-    """The flags of a dataclass, or of an instance with all that it holds: --model.neuron.tau."""
-    found = {"--help"}
-    for field in dataclasses.fields(command):
-        name, value = f"{prefix}{field.name.replace('_', '-')}", getattr(command, field.name, None)
-        if isinstance(value, dict):
-            found |= {f"--{name}.{key.replace('_', '-')}" for key in value}
-            continue
-        found |= {f"--{name}", f"--{prefix}no-{field.name.replace('_', '-')}"}
-        if dataclasses.is_dataclass(value):
-            found |= _flags(value, "" if field.name == "config" else f"{name}.")
-    return found
-
-
-def _parse(arguments: list[str]) -> Any:
-    if arguments[0] == "train":
-        return _parse_train(arguments[1:])
-    return _told(Command, arguments, "resofire", description="Long-sequence spiking neural networks.")
-
-
-def _parse_train(arguments: list[str]) -> Train:
-    """A recipe gives all defaults, so it must be known before any flag."""
-    from . import paper  # noqa: F401 - registers the recipes of the ablations
-    from .recipes import RECIPES
-
-    recipe, *flags = arguments or [""]
-    if recipe in ("-h", "--help"):
-        names = textwrap.fill(
-            ", ".join(RECIPES), 80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-        )
-        print(f"{Train.__doc__}\n\nrecipes:\n{names}\n\nflags: resofire train RECIPE --help")
-        raise SystemExit(0)
-    if any(_name(flag) == "--resume" for flag in arguments):
-        return _parse_resume(arguments)
-    if recipe not in RECIPES:
-        got = f", got {recipe!r}{hint(recipe, RECIPES)}" if recipe else ""
-        first = " the first word," if recipe.startswith("-") else ""
-        raise UsageError(f"train: recipe must be{first} one of {', '.join(RECIPES)}{got}")
-    default = Train(RECIPES[recipe]())
-    _check_flags("train", flags, _flags(default), f"resofire train {recipe}")
-    told = _told(Train, flags, f"resofire train {recipe}", default=default)
-    if told.config.steps is not None and "--epochs" in map(_name, flags):
-        raise UsageError(f"train: --epochs has no effect beside {told.config.steps} steps; add --steps None")
-    return told
-
-
-def _parse_resume(arguments: list[str]) -> Train:
-    allowed = ("--resume", "--data-dir", "--devices")
-    for flag in map(_name, arguments):
-        if flag.startswith("--") and flag not in (*allowed, "--help"):
-            raise UsageError(
-                f"train: --resume takes the run's own settings: {flag} cannot be given with it{hint(flag, allowed)}"
-            )
-    try:
-        return _told(Train, arguments, "resofire train", default=Train())
-    except UsageError as mistake:
-        if "Unrecognized" not in str(mistake):
+    def _attempt(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return action(*arguments)
+        except BrokenPipeError:
             raise
-        raise UsageError("train: --resume takes the run's own settings: no recipe can be given with it") from None
+        except OSError as error:
+            raise OutputError(error.errno, error.strerror) from None
 
-
-def _told(kind: Any, arguments: list[str], program: str, **more: Any) -> Any:
-    """What tyro makes of the arguments, or one sentence."""
-    complaint = io.StringIO()
-    settings = (tyro.conf.AvoidSubcommands,) if "default" in more else ()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                kind, prog=program, args=arguments, config=(*settings, tyro.conf.HelptextFromCommentsOff), **more
-            )
-    except SystemExit as end:
-        if not end.code:
-            raise
-        raise UsageError(f"{_sentence(complaint.getvalue())}; see {program} --help") from None
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _sentence(complaint: str) -> str:
-    """What tyro says in a box, in colour or in plain letters: a title, the sentence over some lines, a rule, advice."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint)
-    said = [re.sub(r"^[-+─]+$", "", line.strip(" │|╭╮╰╯")) for line in plain.splitlines()[1:]]
-    after_title = itertools.dropwhile(lambda line: not line, said)
-    sentence, whole = " ".join(itertools.takewhile(bool, after_title)).rstrip("."), " ".join(said)
-    if found := re.match(r"Error parsing (--\S+): ", sentence):
-        kind = "an integer" if " int()" in whole else "a number" if " to float" in whole else None
-        value = re.search(r"(?:int\(\) with base 10|to float): ('.*?')", whole)
-        if kind and value:
-            return f"{found[1]} must be {'None or ' if '{None}' in sentence else ''}{kind}, got {value[1]}"
-    if found := re.match(r"Missing value for argument '(--\S+)'", sentence):
-        return f"{found[1]} needs a value"
-    if found := re.match(r"Missing from resofire (\S+): \S+ (.*?)\.? \(required\)", sentence):
-        return f"{found[1]}: a word is missing: {found[2][0].lower()}{found[2][1:]}"
-    # A config says itself what is wrong with it.
-    return re.sub(r"^Error parsing [a-z][\w.]*: ", "", sentence) or "the arguments are wrong"
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Inside it, SIGTERM unwinds as Ctrl-C does, so that what is half written is removed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: Everything after the program's name; by default those of this process.
+
+    Returns:
+        The exit code.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        _check_words(arguments)
-        with _terminable():
-            return _parse(arguments).run()
-    except UsageError as mistake:
-        print(f"resofire: {mistake}", file=sys.stderr)
-        return 2
+        _tolerate_encoding()
+        with _told_apart() as output:
+            try:
+                code = _run(arguments)
+            except SystemExit:
+                # Help is printed, and must have arrived, too.
+                output.flush()
+                raise
+            output.flush()
+            return code
     except KeyboardInterrupt:
-        print("resofire: stopped", file=sys.stderr)
-        return 130
+        return _fail("stopped", 130)
     except BrokenPipeError:
-        # Whoever read the output, e.g. head, has enough. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read the output, e.g. head, has enough.
+        _drop_output()
         return 1
+    except OutputError as error:
+        _drop_output()
+        return _fail(f"standard output cannot be written: {error.strerror}", 1)
+    except OSError as error:
+        return _fail(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", 1)
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["--version"]:
+        print(f"resofire {__version__}")
+        return 0
+    try:
+        from .commands.imports import import_module, take_imports
+        from .commands.usage import UsageError
+    except ModuleNotFoundError as error:
+        return _fail(_missing(error), 2)
+    try:
+        modules, arguments = take_imports(arguments)
+        with _starting(arguments):
+            command = _command(arguments, modules, import_module)
+        with _handling(_terminated, signal.SIGTERM):
+            return command.run()
+    except UsageError as error:
+        return _fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        return _fail(_missing(error), 2)
+
+
+def _command(arguments: list[str], modules: list[str], import_module: Any) -> Any:
+    from .commands import COMMANDS, UsageError, overview, parse_command
+
+    if not arguments:
+        raise UsageError(f"command must be one of {', '.join(COMMANDS)}; see resofire --help")
+    if arguments[0] in ("-h", "--help"):
+        print(overview())
+        raise SystemExit(0)
+    for module in modules:
+        import_module(module)
+    command = parse_command(arguments)
+    if hasattr(command, "model"):
+        # Its network needs torch: better here, where a signal ends the import at once.
+        from .commands.runs import preload
+
+        preload()
+    return command
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"resofire: {sentence}", file=sys.stderr)
+    return code
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """One sentence for a package of an extra; anything else is a broken installation and keeps its traceback."""
+    if isinstance(error, extras.MissingExtraError):
+        return str(error)
+    sentence = extras.advice(error.name)
+    if sentence is None:
+        raise error
+    return sentence
+
+
+def _drop_output() -> None:
+    """Send what standard output still holds nowhere, or Python complains once more when it closes it."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tolerate_encoding() -> None:
+    """Print letters that the terminal does not have as escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure") and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def _told_apart() -> Iterator[_Output]:
+    """Inside it, a failing standard output raises OutputError."""
+    before, output = sys.stdout, _Output(sys.stdout)
+    sys.stdout = output
+    try:
+        yield output
+    finally:
+        sys.stdout = before
+
+
+@contextlib.contextmanager
+def _starting(arguments: list[str]) -> Iterator[None]:
+    """While modules load: a first line in a terminal at once, and signals that end the process at once.
+
+    torch takes seconds to import. An exception raised there by a signal may be swallowed by whatever is being imported,
+    and there is nothing to clean up yet.
+    """
+    shown = arguments[:1] == ["train"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    erase = "\r\x1b[K" if shown else ""
+
+    def leave(number: int, frame: object) -> None:
+        os.write(2, f"{erase}resofire: stopped\n".encode())
+        os._exit(128 + number)
+
+    if shown:
+        print("resofire: starting ...", end="", file=sys.stderr, flush=True)
+    try:
+        with _handling(leave, signal.SIGINT, signal.SIGTERM):
+            yield
+    finally:
+        print(erase, end="", file=sys.stderr, flush=True)
+
+
+def _terminated(number: int, frame: object) -> None:
+    """Unwind as Ctrl-C does, so that what is half written is removed."""
+    sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, Any], None], *signals: signal.Signals) -> Iterator[None]:
+    """Inside it, a handler for some signals. Only the main thread may have one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.signal(each, handler) for each in signals}
+    try:
+        yield
+    finally:
+        for each, previous in before.items():
+            signal.signal(each, previous)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What `resofire doctor` tells: versions, cores, and which backends can run here, and why others cannot."""
+"""The facts of `resofire doctor`: versions, cores, which backends run here and why others do not."""
 
 import importlib.metadata
 import os
 import platform
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,11 +13,18 @@ from . import __version__
 from .ops import lif, prf, registry
 from .ops.registry import Call
 
-PACKAGES = ("torch", "numpy", "numba", "llvmlite", "triton", "spikingjelly", "snntorch")
+PACKAGES = (
+    "torch", "numpy", "numba", "llvmlite", "safetensors", "lightning-fabric", "tyro", "rich", "nir", "onnx",
+    "onnxruntime", "triton", "spikingjelly", "snntorch",
+)  # fmt: skip
 
 
-def examine() -> dict[str, object]:
-    """All of it as plain values."""
+def examine() -> dict[str, Any]:
+    """Collect the facts and run both neurons once.
+
+    Returns:
+        Plain values: versions, machine, cores, torch threads, gpus, backends by operator, works.
+    """
     versions = {"python": platform.python_version(), "resofire": __version__}
     for package in PACKAGES:
         try:
@@ -46,37 +54,31 @@ def _backends(op: str, device: str) -> dict[str, str]:
 
 
 def _works() -> bool:
-    """Runs both neurons on the backend that "auto" takes, forward and backward, on a handful of numbers."""
+    """Run both neurons on the backend that "auto" takes, forward and backward, and compare with the reference."""
     current = torch.linspace(-1, 3, 24).reshape(1, 12, 2).requires_grad_()
     neurons: list[Callable[[str], Tensor]] = [
         lambda backend: prf(current, 0.9, 0.1, 1.0, backend=backend)[0],
         lambda backend: lif(current, 0.9, backend=backend)[0],
     ]
     for neuron in neurons:
-        spikes, wanted = neuron("auto"), neuron("reference")
-        (slope,) = torch.autograd.grad(spikes.sum(), current)
-        (wanted_slope,) = torch.autograd.grad(wanted.sum(), current)
-        if not torch.equal(spikes, wanted) or not torch.allclose(slope, wanted_slope, atol=1e-5):
+        spikes, expected = neuron("auto"), neuron("reference")
+        (gradient,) = torch.autograd.grad(spikes.sum(), current)
+        (expected_gradient,) = torch.autograd.grad(expected.sum(), current)
+        if not torch.equal(spikes, expected) or not torch.allclose(gradient, expected_gradient, atol=1e-5):
             return False
     return True
 
 
-def report(found: dict[str, object]) -> str:
-    """The same as text."""
-    lines = []
-    for key, value in found.items():
-        if isinstance(value, dict):
-            lines.append(f"{key}")
-            for name, entry in value.items():
-                if isinstance(entry, dict):
-                    lines.append(f"  {name}")
-                    lines += [f"    {backend:<10} {note}" for backend, note in entry.items()]
-                else:
-                    lines.append(f"  {name:<12} {entry}")
-        elif key == "gpus":
-            lines.append(f"{key:<14} {', '.join(map(str, value)) if value else 'none'}")  # type: ignore[call-overload]
-        elif key == "works":
-            lines.append("Both neurons run and agree with their reference." if value else "A neuron does NOT agree.")
-        else:
-            lines.append(f"{key:<14} {value}")
+def report(facts: dict[str, Any]) -> str:
+    """The facts of `examine` as plain text."""
+    lines = ["versions", *(f"  {name:<17}{version}" for name, version in facts["versions"].items())]
+    lines += [f"{name:<19}{facts[name]}" for name in ("machine", "cores", "torch threads")]
+    lines.append(f"{'gpus':<19}{', '.join(facts['gpus']) or 'none'}")
+    for op, backends in facts["backends"].items():
+        lines += [f"backends of {op}", *(f"  {name:<17}{note}" for name, note in backends.items())]
+    lines.append(
+        "Both neurons run and agree with their reference."
+        if facts["works"]
+        else "A neuron does NOT agree with its reference."
+    )
     return "\n".join(lines)

@@ -102,12 +102,12 @@ def test_names():
         "spike_linear",
     ]  # fmt: skip
     assert resofire.nn.__all__ == [
-        "LIF", "PRF", "SDTCM", "BatchNorm", "FireRates", "LIFConfig", "Neuron", "PRFConfig", "SpatialNeuron",
-        "SpikeLinear", "Trace", "fire_rates", "summed", "synchronise",
+        "LIF", "PRF", "SDTCM", "BatchNorm", "Config", "Configurable", "FireRates", "LIFConfig", "Neuron",
+        "NeuronConfig", "PRFConfig", "SpatialNeuron", "SpikeLinear", "Trace", "fire_rates", "summed", "synchronise",
     ]  # fmt: skip
     assert resofire.models.__all__ == [
-        "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Retrieval", "RetrievalConfig",
-        "StorageError", "build", "find", "load", "save", "shipped",
+        "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Network", "NetworkConfig", "Retrieval",
+        "RetrievalConfig", "StorageError", "build", "find", "load", "require_saveable", "save", "shipped",
     ]  # fmt: skip
     assert resofire.deploy.__all__ == [
         "FORMATS", "ExportError", "FloatFormat", "FoldError", "Folded", "Format", "Layer", "Neurons", "Quantized",

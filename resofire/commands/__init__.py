@@ -1,11 +1,9 @@
-"""The commands, one file each: a dataclass whose fields are the flags, and `run`, which gives the exit code.
+"""The commands, one file each: a dataclass whose fields are the flags, and `run`, which returns the exit code.
 
 What a command needs is imported when it runs: `resofire --help` must not wait for torch.
 """
 
-from typing import Annotated
-
-import tyro
+from typing import Any
 
 from .bench import Bench
 from .data import Data
@@ -14,25 +12,46 @@ from .evaluate import Evaluate
 from .export import Export
 from .measure import Measure
 from .paper import Paper
+from .parsing import parse
 from .stream import Stream
-from .train import Train
+from .train import Train, parse_train
 from .usage import UsageError, hint
 
-COMMANDS = {
-    "train": Train, "evaluate": Evaluate, "data": Data, "measure": Measure, "export": Export, "stream": Stream,
-    "bench": Bench, "reproduce": Paper, "doctor": Doctor,
+COMMANDS: dict[str, Any] = {
+    "train": Train, "evaluate": Evaluate, "measure": Measure, "export": Export, "stream": Stream, "data": Data,
+    "bench": Bench, "paper": Paper, "doctor": Doctor,
 }  # fmt: skip
-# Train is here for the help; its flags depend on the recipe, see cli._parse_train.
-Command = (
-    Annotated[Train, tyro.conf.subcommand("train", prefix_name=False)]
-    | Annotated[Evaluate, tyro.conf.subcommand("evaluate", prefix_name=False)]
-    | Annotated[Data, tyro.conf.subcommand("data", prefix_name=False)]
-    | Annotated[Measure, tyro.conf.subcommand("measure", prefix_name=False)]
-    | Annotated[Export, tyro.conf.subcommand("export", prefix_name=False)]
-    | Annotated[Stream, tyro.conf.subcommand("stream", prefix_name=False)]
-    | Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
-    | Annotated[Paper, tyro.conf.subcommand("reproduce", prefix_name=False)]
-    | Annotated[Doctor, tyro.conf.subcommand("doctor", prefix_name=False)]
-)
+ALIASES = {"reproduce": "paper"}
 
-__all__ = ["COMMANDS", "Command", "Train", "UsageError", "hint"]
+
+def parse_command(arguments: list[str]) -> Any:
+    """The command that the arguments ask for, ready to run."""
+    word, *rest = arguments
+    name = ALIASES.get(word, word)
+    if name not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        raise UsageError(f"command must be one of {known}, got {word!r}{hint(word, [*COMMANDS, *ALIASES])}")
+    if name == "train":
+        return parse_train(rest)
+    return parse(COMMANDS[name], rest, f"resofire {name}")
+
+
+def overview() -> str:
+    """The text of resofire --help."""
+    lines = [f"  {name:<10}{command.__doc__.splitlines()[0]}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "resofire: long-sequence spiking neural networks",
+            "",
+            "usage: resofire COMMAND [flags]",
+            "",
+            *lines,
+            "",
+            "MODEL is a shipped network (such as digits), a run folder or a weights file.",
+            "Flags of a command: resofire COMMAND --help. Version: resofire --version.",
+            "Your own modules first, with any command: --import MODULE (repeatable).",
+        ]
+    )
+
+
+__all__ = ["ALIASES", "COMMANDS", "UsageError", "overview", "parse_command"]

@@ -1,54 +1,53 @@
 """resofire data."""
 
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from .usage import UsageError, hint, require_writable
+from ..atomic import write_atomic
+from .output import print_table
+from .parsing import File, Folder, Switch
+from .usage import UsageError, require_one_of, require_writable, writing
 
 ACTIONS = ("list", "prepare", "show")
 
 
 @dataclass(frozen=True)
 class Data:
-    """Show the data sets, prepare one for training, or look at one."""
+    """List the data sets, prepare one, or show statistics and samples."""
 
-    action: tyro.conf.Positional[str]
-    """What to do: list, prepare or show."""
-    name: tyro.conf.Positional[str | None] = None
-    """Which data set; see resofire data list."""
-    data_dir: Path | None = None
-    """Where its files are, or its sub-folder named after the set. Otherwise RESOFIRE_DATA, or a download."""
-    png: Path | None = None
-    """Where to draw some samples; show draws them into NAME.png if not told, but with --json."""
-    json: bool = False
-    """Print it as JSON."""
+    action: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ACTION")]
+    """One of list, prepare, show."""
+    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[NAME]", help_behavior_hint="")] = None
+    """The data set; see resofire data list."""
+    data_dir: Folder = None
+    """Folder with the files of the data set, directly or in a sub-folder named after it. Default: the environment
+    variable RESOFIRE_DATA, else a download."""
+    png: File = None
+    """Draw some samples into this file. Default for show without --json: NAME.png."""
+    json: Switch = False
+    """Print JSON."""
 
     def run(self) -> int:
         from .. import data
 
-        if self.action not in ACTIONS:
-            raise UsageError(
-                f"data: action must be one of {', '.join(ACTIONS)}, got {self.action!r}{hint(self.action, ACTIONS)}"
-            )
+        require_one_of("data: action", self.action, ACTIONS)
         if self.action == "list":
-            known = {name: data.about(name) for name in data.NAMES}
-            print(json.dumps(known, indent=2) if self.json else "\n".join(f"{k:<16}{v}" for k, v in known.items()))
+            about = {name: data.about(name) for name in data.NAMES}
+            if self.json:
+                print(json.dumps(about, indent=2))
+            else:
+                print_table([*about.items()])
             return 0
         if self.name is None:
             raise UsageError(f"data: {self.action} needs the name of a data set, one of {', '.join(data.NAMES)}")
         try:
             data.about(self.name)
-        except data.DataError as error:
-            raise UsageError(str(error)) from None
-        png = self.png
-        if png is None and self.action == "show" and not self.json:
-            png = Path(f"{self.name}.png")
-        if png is not None:
-            require_writable("data: --png", png)
-        try:
+            png = self._png()
             task = data.load(self.name, self.data_dir)
         except data.DataError as error:
             raise UsageError(str(error)) from None
@@ -59,7 +58,18 @@ class Data:
         else:
             print(show.report(task, 3 if self.action == "show" else 0))
         if png is not None:
-            show.picture(task).save(png, "PNG")
+            picture = io.BytesIO()
+            show.picture(task).save(picture, "PNG")
+            with writing("data: --png", png):
+                write_atomic(png, picture.getvalue())
             if not self.json:
                 print(f"samples drawn in {png}")
         return 0
+
+    def _png(self) -> Path | None:
+        png = self.png
+        if png is None and self.action == "show" and not self.json:
+            png = Path(f"{self.name}.png")
+        if png is not None:
+            require_writable("data: --png", png)
+        return png

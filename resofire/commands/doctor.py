@@ -3,17 +3,19 @@
 import json
 from dataclasses import dataclass
 
+from .parsing import Switch
+
 
 @dataclass(frozen=True)
 class Doctor:
-    """Tell versions, cores, which backends can run here and why others cannot."""
+    """Show versions and backends, and check that both neurons run."""
 
-    json: bool = False
-    """Print it as JSON."""
+    json: Switch = False
+    """Print JSON."""
 
     def run(self) -> int:
         from .. import doctor
 
-        found = doctor.examine()
-        print(json.dumps(found, indent=2) if self.json else doctor.report(found))
-        return 0 if found["works"] else 1
+        facts = doctor.examine()
+        print(json.dumps(facts, indent=2) if self.json else doctor.report(facts))
+        return 0 if facts["works"] else 1

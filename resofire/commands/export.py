@@ -1,4 +1,4 @@
-"""resofire export: a trained network as a file for other programs and devices, checked before it gets its name."""
+"""resofire export: a trained network as a file for other programs and devices, verified before it gets its name."""
 
 import json
 import sys
@@ -6,79 +6,71 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from .runs import SCALES_FROM, find_run, open_model, open_task, read_run, sequences
-from .usage import UsageError, hint, require_writable
+from .parsing import File, Folder, Model, Switch
+from .runs import SCALES_FROM, find_run, open_model, open_task, sequences
+from .usage import UsageError, require_one_of, require_positive, require_writable, writing
 
 ENDINGS = {"nir": ".nir", "onnx": ".onnx", "onnx-step": "-step.onnx", "c": ".h", "safetensors": ".safetensors"}
 
 
 @dataclass(frozen=True)
 class Export:
-    """Fold a trained network and write it for others: NIR, ONNX, C, safetensors. A file that disagrees is not kept."""
+    """Export to C, NIR, ONNX or safetensors, verified by running the file."""
 
-    model: tyro.conf.Positional[str]
-    """A run folder, a file of weights, or the name of a network that comes with the package."""
+    model: Model
+    """A shipped network, a run folder or a weights file."""
     to: str
-    """nir, onnx (whole sequences), onnx-step (one step, with its state), c (integers, one header) or safetensors."""
-    out: Path | None = None
-    """The file; otherwise one named after the network."""
+    """nir, onnx (whole sequences), onnx-step (one step with its state), c (fixed point, one header) or safetensors."""
+    out: File = None
+    """Target file. Default: named after the network."""
     samples: int = 16
-    """With how many sequences of its data set's training split it is checked."""
-    weight_bits: int = 8
-    """Of synapses in c: 8, 6 or 4."""
-    state_bits: int = 16
-    """Of states in c: 16, 24 or 32."""
+    """Number of training sequences that the file is verified with."""
     longest: int = 1024
-    """Where they are cut; not for c."""
-    data_dir: Path | None = None
-    """Where the data set's files are; see resofire data."""
-    json: bool = False
-    """Print what was compared as JSON."""
+    """Cut these sequences after so many steps; not for c."""
+    weight_bits: int = 8
+    """Width of weights in c: 8, 6 or 4."""
+    state_bits: int = 16
+    """Width of states in c: 16, 24 or 32."""
+    data_dir: Folder = None
+    """Folder with the files of the data set; see resofire data --help."""
+    json: Switch = False
+    """Print what was verified as JSON."""
 
     def run(self) -> int:
         from .. import deploy
 
-        if self.to not in ENDINGS:
-            raise UsageError(
-                f"export: --to must be one of {', '.join(ENDINGS)}, got {self.to!r}{hint(self.to, ENDINGS)}"
-            )
-        for name in ("samples", "longest"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"export: --{name} must be a positive integer, got {getattr(self, name)}")
+        require_one_of("export: --to", self.to, ENDINGS)
+        require_positive("export: --samples", self.samples)
+        require_positive("export: --longest", self.longest)
         if self.to != "c" and (self.weight_bits, self.state_bits) != (8, 16):
             raise UsageError(f"export: --weight-bits and --state-bits are for c, got --to {self.to}")
         out = self.out or Path(Path(self.model).name + ENDINGS[self.to])
         require_writable("export: --out", out)
         model = open_model(self.model)
+        samples, options = self._samples()
         try:
-            samples, options = self._samples()
-            said = deploy.export(model, self.to, out, samples, **options)
+            with writing("export: --out", out):
+                checked = deploy.export(model, self.to, out, samples, **options)
         except deploy.VerificationError as error:
             print(f"resofire: {error}", file=sys.stderr)
             return 1
         except (deploy.ExportError, TypeError) as error:
             raise UsageError(str(error)) from None
         if self.json:
-            print(json.dumps(said, indent=2))
-        else:
-            print(f"{said['file']}: {said['bytes']:,} bytes")
-            print(
-                f"checked: {said['compared']}; {said['spikes_different']} of {said['spikes_compared']:,} spikes differ"
-            )
-            if "agreement" in said:
-                print(f"in integers it gives the same answer as before in {100 * said['agreement']:.1f} % of them")
+            print(json.dumps(checked, indent=2))
+            return 0
+        print(f"{checked['file']}: {checked['bytes']:,} bytes")
+        spikes = f"{checked['spikes_different']} of {checked['spikes_compared']:,} spikes differ"
+        print(f"verified: {checked['compared']}; {spikes}")
+        if "agreement" in checked:
+            print(f"fixed point agrees with float on {100 * checked['agreement']:.1f} % of the samples")
         return 0
 
     def _samples(self) -> tuple[list[Any], dict[str, Any]]:
-        """Sequences to check with, and what the format is told besides."""
-        from .. import train
-
-        config = train.RunConfig.from_json(read_run(find_run(self.model))["config"])
-        split = open_task(config, self.data_dir)["train"]
+        """Sequences to verify with, and the options of the format."""
+        split = open_task(find_run(self.model), self.data_dir)["train"]
         if self.to != "c":
             return [x[: self.longest] for x in sequences(split, self.samples)[0]], {}
         scales, _ = sequences(split, SCALES_FROM)
-        told = {"scales": scales, "weight_bits": self.weight_bits, "state_bits": self.state_bits}
-        return sequences(split, self.samples, first=SCALES_FROM)[0], told
+        options = {"scales": scales, "weight_bits": self.weight_bits, "state_bits": self.state_bits}
+        return sequences(split, self.samples, first=SCALES_FROM)[0], options

@@ -1,4 +1,4 @@
-"""resofire measure: fire rates, operations and energy of a trained network, and of its peers."""
+"""resofire measure: fire rates, operations and energy of a trained network, beside other architectures."""
 
 import json
 from dataclasses import dataclass, fields
@@ -6,73 +6,73 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import tyro
-
+from ..atomic import write_atomic
+from .parsing import Count, Folder, Model, Switch
 from .runs import open_run, open_task
-from .usage import UsageError, require_writable
+from .usage import UsageError, require_one_of, require_positive, require_writable, writing
 
 PAPER = "paper"
-# What the paper's tables have of their own.
-NOT_FOR_PAPER = ("against", "fold_norm", "split", "batches", "data_dir")
+FOR_PAPER = ("model", "costs", "state_size", "out", "json")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Count what a trained network does and what it costs, beside its peers; measure paper: the paper's own tables."""
+    """Count operations and estimate energy, beside other architectures."""
 
-    model: tyro.conf.Positional[str]
-    """A run folder, the name of a network that comes with the package, or paper."""
+    model: Model
+    """A shipped network, a run folder, or paper for the paper's own tables."""
     against: tuple[str, ...] = ("s4", "transformer")
-    """Peers of the same widths and depth: s4, s4d, binary-s4d, gsu, transformer."""
+    """Architectures of the same width and depth: s4, s4d, binary-s4d, gsu, transformer."""
     state_size: int = 64
-    """Their H."""
+    """State size H of the state space models."""
     costs: str = "float32"
-    """A table of costs, see resofire.measure.COSTS."""
-    fold_norm: bool = False
-    """Count the norms as part of their neighbours, as on a device."""
+    """Energy per operation; see resofire.measure.COSTS."""
+    fold_norm: Switch = False
+    """Count norms as folded into the neighbouring layers, as on a device."""
     split: str = "test"
-    """Where the fire rates are taken from."""
-    batches: int | None = None
-    """How many batches of it; otherwise all."""
-    out: Path | None = None
-    """Where measure.json and the figure go; otherwise the run's folder, or measure-NAME if it came with the package.
-    Of paper: measure.json only, and nothing otherwise."""
-    data_dir: Path | None = None
-    """Where the data set's files are; see resofire data."""
-    json: bool = False
-    """Print it as JSON; nothing is written unless --out is given."""
+    """Split on which fire rates are measured."""
+    batches: Count = None
+    """Number of batches of it. Default: all."""
+    out: Folder = None
+    """Folder for measure.json and the figure. Default: the run folder, or measure-NAME for a shipped network; for
+    paper nothing is written unless given."""
+    data_dir: Folder = None
+    """Folder with the files of the data set; see resofire data --help."""
+    json: Switch = False
+    """Print JSON, and write nothing unless --out is given."""
 
     def run(self) -> int:
         from .. import measure
 
+        require_positive("measure: --batches", self.batches)
+        require_positive("measure: --state-size", self.state_size)
+        require_one_of("measure: --costs", self.costs, measure.COSTS)
         if self.model == PAPER:
             return self._paper()
-        if self.batches is not None and self.batches < 1:
-            raise UsageError(f"measure: --batches must be a positive integer, got {self.batches}")
+        for name in self.against:
+            require_one_of("measure: --against", name, measure.PEERS)
         folder, config, model = open_run("measure", self.model)
-        task = open_task(config, self.data_dir)
-        if self.split not in task.splits:
-            raise UsageError(f"measure: --split must be one of {', '.join(task.splits)}, got {self.split!r}")
+        task = open_task(folder, self.data_dir)
+        require_one_of("measure: --split", self.split, task.splits)
         out = self._out(folder)
         try:
-            found = measure.measure(
+            result = measure.measure(
                 model, islice(task[self.split].batches(config.batch), self.batches), against=self.against,
                 state_size=self.state_size, costs=self.costs, fold_norm=self.fold_norm,
             )  # fmt: skip
         except ValueError as error:
             raise UsageError(str(error)) from None
-        found = {"model": self.model, "task": task.name, "split": self.split, **found}
-        print(json.dumps(found, indent=2) if self.json else f"{self.model}: {task.name}\n{measure.report(found)}")
+        result = {"model": self.model, "task": task.name, "split": self.split, **result}
+        print(json.dumps(result, indent=2) if self.json else f"{self.model}: {task.name}\n{measure.report(result)}")
         if out is not None:
-            self._write(found, out)
+            self._write(result, out)
         return 0
 
     def _paper(self) -> int:
-        from ..atomic import write_atomic
         from ..paper import published
 
         for field in fields(self):
-            if field.name in NOT_FOR_PAPER and getattr(self, field.name) != field.default:
+            if field.name not in FOR_PAPER and getattr(self, field.name) != field.default:
                 flag = field.name.replace("_", "-")
                 raise UsageError(f"measure: paper takes --costs, --state-size, --out and --json only, got --{flag}")
         if self.out is not None:
@@ -80,12 +80,13 @@ class Measure:
         try:
             tasks = published.compare_published(self.state_size, self.costs)
         except ValueError as error:
-            raise UsageError(f"measure: {str(error).removeprefix('compare_published: ')}") from None
+            raise UsageError(str(error)) from None
         print(json.dumps(tasks, indent=2) if self.json else published.report_published(tasks))
         if self.out is not None:
-            write_atomic(self.out / "measure.json", (json.dumps(tasks, indent=2) + "\n").encode())
+            with writing("measure: --out", self.out):
+                write_atomic(self.out / "measure.json", (json.dumps(tasks, indent=2) + "\n").encode())
             if not self.json:
-                print(f"\nfigures in {self.out / 'measure.json'}")
+                print(f"\nresults in {self.out / 'measure.json'}")
         return 0
 
     def _out(self, folder: Path) -> Path | None:
@@ -99,12 +100,12 @@ class Measure:
             require_writable("measure: --out", out / "measure.json")
         return out
 
-    def _write(self, found: dict[str, Any], out: Path) -> None:
-        from ..atomic import write_atomic
+    def _write(self, result: dict[str, Any], out: Path) -> None:
         from ..plot import save
         from ..plot.measure import draw
 
-        write_atomic(out / "measure.json", (json.dumps(found, indent=2) + "\n").encode())
-        save(draw(found), out / "measure")
+        with writing("measure: --out", out):
+            write_atomic(out / "measure.json", (json.dumps(result, indent=2) + "\n").encode())
+            save(draw(result), out / "measure")
         if not self.json:
-            print(f"\nfigures in {out / 'measure.json'}, drawn in {out / 'measure.png'}")
+            print(f"\nresults in {out / 'measure.json'}, drawn in {out / 'measure.png'}")

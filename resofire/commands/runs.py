@@ -1,36 +1,41 @@
-"""What commands about a run share: its record and its data set."""
+"""What the commands about a trained network share: its run, its weights and its data."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .usage import UsageError
 
-# Training sequences from which the scales of integers are chosen.
+# Training sequences from which the scales of fixed-point numbers are chosen.
 SCALES_FROM = 64
 
 
 class Run(NamedTuple):
-    """A run that has a network."""
+    """A run folder with a trained network."""
 
     folder: Path
     config: Any  # a train.RunConfig
     model: Any  # a models.Network
 
 
+def preload() -> None:
+    """Import what every command about a network needs."""
+    from .. import data, models, train  # noqa: F401
+
+
 def open_run(command: str, name: str) -> Run:
-    """A run folder, or the run of a network that comes with the package; whoever opens one walks through splits."""
-    from .. import models, ops, train
+    """The run of a network: a run folder, or a network that comes with the package."""
+    from .. import models, ops
 
     ops.retain_buffers()
     folder = find_run(name)
-    config = train.RunConfig.from_json(read_run(folder)["config"])
+    config = read_config(folder)
     if not (folder / models.storage.WEIGHTS).exists():
-        raise UsageError(f"{command}: {name} has no network yet; go on with: resofire train --resume {name}")
+        raise UsageError(f"{command}: {name} has no network yet; resume it with: resofire train --resume {name}")
     return Run(folder, config, open_model(name))
 
 
 def open_model(name: str) -> Any:
-    """A trained network: of a run, of a file of weights, or one that comes with the package."""
+    """A trained network: of a run, from a weights file, or one that comes with the package."""
     from .. import models
 
     try:
@@ -40,7 +45,7 @@ def open_model(name: str) -> Any:
 
 
 def find_run(name: str) -> Path:
-    """The folder of a run; of a file of weights, the one it lies in."""
+    """The folder of a run; for a weights file, the one it lies in."""
     from .. import models
 
     try:
@@ -50,17 +55,31 @@ def find_run(name: str) -> Path:
     return path.parent if path.is_file() else path
 
 
-def sequences(split: Any, count: int | None, *, first: int = 0) -> tuple[list[Any], list[Any]]:
-    """Some sequences of a split one by one, in a seed's order, and the labels of each."""
-    import numpy as np
+def read_config(folder: Path) -> Any:
+    """The RunConfig of a run folder."""
+    from .. import train
 
-    order = np.random.RandomState(0).permutation(len(split))[first : None if count is None else first + count]
-    batches = [split.batch(order[i : i + 1]) for i in range(len(order))]
-    return [batch.x[0].numpy() for batch in batches], [batch.labels[0].numpy() for batch in batches]
+    try:
+        return train.RunConfig.from_json(train.read(folder)["config"])
+    except train.RunError as error:
+        raise UsageError(str(error)) from None
 
 
-def open_task(config: Any, data_dir: Path | None) -> Any:
-    """The data set of a run."""
+def open_task(folder: Path, data_dir: Path | None) -> Any:
+    """The data that a run was trained on."""
+    from .. import data, train
+
+    try:
+        if hasattr(train, "load_task"):
+            return train.load_task(folder, data_dir=data_dir)
+        config = read_config(folder)
+        return data.load(config.task, data_dir, **config.task_settings)
+    except (data.DataError, train.RunError, ValueError, TypeError) as error:
+        raise UsageError(str(error)) from None
+
+
+def load_task(config: Any, data_dir: Path | None) -> Any:
+    """The data set that a config names."""
     from .. import data
 
     try:
@@ -69,10 +88,19 @@ def open_task(config: Any, data_dir: Path | None) -> Any:
         raise UsageError(str(error)) from None
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    from .. import train
+def sequences(split: Any, count: int | None, *, first: int = 0) -> tuple[list[Any], list[Any]]:
+    """Some sequences of a split and their labels, in a fixed shuffled order.
 
-    try:
-        return train.read(folder)
-    except train.RunError as error:
-        raise UsageError(str(error)) from None
+    Args:
+        split: A data.Split.
+        count: How many; None for all from `first` on.
+        first: The position in the shuffled order to begin at.
+
+    Returns:
+        Sequences [T, C] or [T], and labels [] or [T], as NumPy arrays.
+    """
+    import numpy as np
+
+    order = np.random.RandomState(0).permutation(len(split))[first : None if count is None else first + count]
+    batches = [split.batch(order[i : i + 1]) for i in range(len(order))]
+    return [batch.x[0].numpy() for batch in batches], [batch.labels[0].numpy() for batch in batches]

@@ -1,46 +1,53 @@
 """resofire train."""
 
+import contextlib
+import dataclasses
+import importlib
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from .runs import open_task, read_run
-from .usage import UsageError
+from ..extras import MissingExtraError
+from .imports import call
+from .parsing import FOOTER, Count, Folder, flag_names, parse
+from .runs import load_task, open_task, read_config
+from .usage import UsageError, hint, require_positive
+
+WITH_RESUME = ("--resume", "--data-dir", "--devices")
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train a network by a recipe, or go on with a run: resofire train RECIPE [flags], resofire train --resume RUN."""
+    """Train by a recipe or a function of yours, or resume a run."""
 
     # A RunConfig; its type is not named here because that would import torch for every command.
     config: Annotated[Any, tyro.conf.arg(name="")] = None
-    out: Path | None = None
-    """The folder of the run; otherwise a new one under runs/."""
-    resume: Path | None = None
-    """Go on with the run in this folder; its config counts, other flags about it are refused."""
-    data_dir: Path | None = None
-    """Where the data set's files are; see resofire data."""
-    devices: int | None = None
-    """Processes on this machine (CPU) or GPUs; 1 if not given."""
+    out: Folder = None
+    """Folder of the run. Default: a new one under runs/."""
+    resume: Folder = None
+    """Resume the run in this folder, with its own settings."""
+    data_dir: Folder = None
+    """Folder with the files of the data set; see resofire data --help."""
+    devices: Count = None
+    """Processes on this machine (CPU) or GPUs. Default: 1, or as many as the resumed run had."""
+    task: tyro.conf.Suppress[Any] = None
 
     def run(self) -> int:
         from .. import train
 
-        described = None if self.resume is None else read_run(self.resume)
-        config = self.config if described is None else train.RunConfig.from_json(described["config"])
-        assert config is not None
-        if self.devices is not None and self.devices < 1:
-            raise UsageError(f"train: --devices must be a positive integer, got {self.devices}")
-        task = open_task(config, self.data_dir)
+        require_positive("train: --devices", self.devices)
         try:
             if self.resume is not None:
+                task = open_task(self.resume, self.data_dir)
                 folder, result = train.resume(self.resume, task, devices=self.devices)
             else:
-                out = self.out or _new_folder(Path("runs") / config.name)
-                folder, result = train.train(config, task, out, devices=self.devices or 1)
+                task = load_task(self.config, self.data_dir) if self.task is None else self.task
+                out = self.out or _new_folder(Path("runs") / self.config.name)
+                folder, result = train.train(self.config, task, out, devices=self.devices or 1)
         except train.Stopped as stopped:
             print(f"resofire: {stopped}", file=sys.stderr)
             return stopped.code
@@ -48,12 +55,110 @@ class Train:
             raise UsageError(str(error)) from None
         if result is not None:
             print(train.report(folder, result))
-            print(f"to measure it again: resofire evaluate {folder}")
+            print(f"evaluate it with: resofire evaluate {folder}")
         return 0
 
 
+def parse_train(arguments: list[str]) -> Train:
+    """A recipe or a function provides all defaults, so it comes before any flag."""
+    first, *flags = arguments or [""]
+    if "--resume" in flag_names(arguments):
+        return _parse_resume(arguments)
+    if first in ("-h", "--help"):
+        print(_help())
+        raise SystemExit(0)
+    config, task = _run_of(first)
+    program = f"resofire train {first}"
+    command = parse(Train, flags, program, Train(config))
+    if command.config.steps is not None and "--epochs" in flag_names(flags):
+        raise UsageError(f"train: --epochs has no effect beside {command.config.steps} steps; add --steps None")
+    if task is not None and command.data_dir is not None:
+        raise UsageError(f"train: --data-dir has no effect, {first} returns its own data")
+    return dataclasses.replace(command, task=task)
+
+
+def _run_of(name: str) -> tuple[Any, Any]:
+    """The RunConfig of a recipe or a function, and the Task if the function returns one."""
+    if ":" in name and not name.startswith("-"):
+        return _returned(name, call(name))
+    recipes = _recipes(name)
+    if name in recipes:
+        return recipes[name](), None
+    got = f", got {name!r}{hint(name, recipes)}" if name else ""
+    first = " the first word," if name.startswith("-") else ""
+    raise UsageError(f"train: recipe must be{first} one of {', '.join(recipes)} or package.module:function{got}")
+
+
+def _recipes(name: str = "") -> dict[str, Any]:
+    """All registered recipes; those of the paper's ablations are registered by `resofire.paper`."""
+    from ..recipes import RECIPES
+
+    if name not in RECIPES:
+        with contextlib.suppress(MissingExtraError):
+            importlib.import_module("resofire.paper")
+    return dict(RECIPES)
+
+
+def _returned(name: str, value: Any) -> tuple[Any, Any]:
+    from ..data import Task
+    from ..train import RunConfig
+
+    pair = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+    if not isinstance(pair[0], RunConfig) or not isinstance(pair[1], Task | None):
+        kinds = ", ".join(type(each).__name__ for each in pair if each is not None)
+        raise UsageError(f"train: {name} must return a RunConfig or a pair (RunConfig, Task), got {kinds or 'None'}")
+    return pair
+
+
+def _parse_resume(arguments: list[str]) -> Train:
+    for flag in flag_names(arguments):
+        if flag not in (*WITH_RESUME, "--help"):
+            raise UsageError(
+                f"train: --resume takes the run's own settings: {flag} cannot be given with it{hint(flag, WITH_RESUME)}"
+            )
+    words = [
+        argument
+        for before, argument in zip(["", *arguments], arguments, strict=False)
+        if not argument.startswith("-") and (not before.startswith("--") or "=" in before)
+    ]
+    if words:
+        raise UsageError("train: --resume takes the run's own settings: no recipe can be given with it")
+    command = parse(Resume, arguments, "resofire train")
+    read_config(command.resume)
+    return Train(resume=command.resume, data_dir=command.data_dir, devices=command.devices)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Resume a run: resofire train --resume RUN."""
+
+    resume: Path
+    """Folder of the run."""
+    data_dir: Folder = None
+    """Folder with the files of the data set; see resofire data --help."""
+    devices: Count = None
+    """Processes on this machine (CPU) or GPUs. Default: as many as the run had."""
+
+
+def _help() -> str:
+    names = textwrap.fill(
+        ", ".join(_recipes()), 80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
+    return f"""{Train.__doc__}
+
+  resofire train RECIPE [flags]
+  resofire train package.module:function [flags]    it returns a RunConfig, or a pair (RunConfig, Task)
+  resofire train --resume RUN
+
+Recipes:
+{names}
+
+All settings of a recipe are flags: resofire train RECIPE --help
+{FOOTER}"""
+
+
 def _new_folder(first: Path) -> Path:
-    """A folder that is not there yet: runs/name, runs/name-2, …"""
+    """A folder that does not exist yet: runs/name, runs/name-2, …"""
     folder, number = first, 1
     while folder.exists():
         number += 1

@@ -1,27 +1,52 @@
-"""What a user can put right, in one sentence."""
+"""Errors that the user can correct, each one sentence, and the checks that many commands share."""
 
+import contextlib
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from ..atomic import require_regular
 
 
 class UsageError(Exception):
-    """Something the user can put right. Its text is the sentence that is shown."""
+    """An error the user can correct: exit code 2. Its text is the sentence that is shown."""
 
 
 def hint(word: str, valid: Iterable[str]) -> str:
+    """The closest valid word as a suggestion, or nothing."""
     close = difflib.get_close_matches(word, list(valid), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
+def require_one_of(what: str, word: str, valid: Iterable[str]) -> None:
+    """Refuse a word that is not among the valid ones, with a suggestion."""
+    valid = list(valid)
+    if word not in valid:
+        raise UsageError(f"{what} must be one of {', '.join(valid)}, got {word!r}{hint(word, valid)}")
+
+
+def require_positive(what: str, value: int | None) -> None:
+    """Refuse an integer below 1. None means that the flag was not given."""
+    if value is not None and value < 1:
+        raise UsageError(f"{what} must be a positive integer, got {value}")
+
+
 def require_writable(flag: str, file: Path) -> None:
-    """Makes the folder of a result, before anything is worked out for it."""
-    try:
+    """Create the folder of an output file, and refuse a target that cannot be written before any work is done."""
+    with writing(flag, file):
         if file.is_dir():
             raise UsageError(f"{flag} must name a file, got the folder {file}")
+        require_regular(file)
         file.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise UsageError(f"{flag} {file} cannot be written: permission denied")
+
+
+@contextlib.contextmanager
+def writing(flag: str, target: Path) -> Iterator[None]:
+    """Turn an OSError inside, such as a full disk, into one sentence about the flag and its target."""
+    try:
+        yield
     except OSError as error:
-        raise UsageError(f"{flag} {file} cannot be written: {error.strerror}") from None
-    if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise UsageError(f"{flag} {file} cannot be written: permission denied")
+        raise UsageError(f"{flag} {target} cannot be written: {error.strerror or error}") from None

@@ -4,7 +4,6 @@ The measurement is that of `resofire bench peers`. There the loop is extrapolate
 measured as far as the budget allows, without extrapolation.
 """
 
-import importlib
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..clone import benchmark
 from ..nn import LIF
 from ..ops import retain_buffers
 from ..plot import figure, hatches, lines, styled
@@ -35,7 +35,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
     start = time.monotonic()
     retain_buffers()
     torch.manual_seed(0)
-    peers = importlib.import_module("resofire.benchmarks.peers")
+    peers = benchmark("peers")
     speedups = {str(length): ratio for length, ratio in peers.PAPER_SPEEDUPS.items()}
     return {
         "batch": BATCH, "features": FEATURES, "rounds": ROUNDS, "threads": torch.get_num_threads(),

@@ -12,6 +12,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..atomic import write_atomic
+
 P = ParamSpec("P")
 # From dark to light, so that grey print keeps them apart; dashes and markers do the rest.
 COLOURS = ("#0b3c5d", "#d9730d", "#5aa9dd", "#8f2d56", "#7a9e3a", "#6b6b6b", "#e0a800", "#3d3d8f")
@@ -63,8 +65,6 @@ def save(drawn: Figure, stem: str | os.PathLike[str], kinds: tuple[str, ...] = (
         drawing = io.BytesIO()
         with mpl.rc_context(SETTINGS):
             drawn.savefig(drawing, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-        partial = file.with_name(f".{file.name}.part")
-        partial.write_bytes(drawing.getvalue())
-        partial.replace(file)
+        write_atomic(file, drawing.getvalue())
         files.append(file)
     return files

@@ -1,5 +1,9 @@
 """Training: from a config and a data set to a run folder, interrupted or distributed, always repeatable."""
 
+from ..extras import require
+
+require("train", __name__)
+
 from .config import RunConfig
 from .recalibrate import recalibrate, spread
 from .result import evaluate, recorded, report

@@ -31,9 +31,9 @@ def test_a_network_of_the_package(to, tmp_path, capsys, monkeypatch):
     assert cli.main(["export", "digits", "--to", to, "--samples", "2"]) == 0
     file = tmp_path / f"digits{ENDINGS[to]}"
     out = capsys.readouterr().out
-    assert out.startswith(f"{file.name}: {file.stat().st_size:,} bytes\nchecked: ")
+    assert out.startswith(f"{file.name}: {file.stat().st_size:,} bytes\nverified: ")
     assert "; 0 of 65,536 spikes differ\n" in out
-    assert ("100.0 %" in out) == (to == "c")
+    assert ("fixed point agrees with float on 100.0 %" in out) == (to == "c")
     assert [each.name for each in tmp_path.iterdir()] == [file.name]
 
 

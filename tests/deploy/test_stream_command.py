@@ -89,9 +89,11 @@ def test_a_live_line_in_a_terminal(digit, tmp_path):
     os.close(second)
     live = os.read(first, 100_000).decode()
     os.close(first)
-    assert live.startswith("\r\x1b[Kstep ")
-    assert live.endswith("\r\x1b[K")
-    assert "\n" not in live
+    # Drawn over and over in one line, which is erased at the end; the cursor is back.
+    assert live.startswith("\x1b[?25lstep ")
+    assert live.count("\r\x1b[2Kstep ") > 1
+    assert live.count("\n") == 1
+    assert live.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
     assert ran.stdout.decode().startswith("step 128,000: class ")
 
 
@@ -158,7 +160,7 @@ def test_files_and_networks_that_are_not_there(tmp_path, capsys):
     assert "cannot be read: No such file or directory" in capsys.readouterr().err
     (tmp_path / "x.txt").write_bytes(b"\xff\xfe\x00")
     assert cli.main(["stream", "digits", str(tmp_path / "x.txt")]) == 2
-    assert "cannot be read: it is no text" in capsys.readouterr().err
+    assert "cannot be read: it is not text" in capsys.readouterr().err
     assert cli.main(["stream", "digit", str(tmp_path / "x.txt")]) == 2
     assert "did you mean 'digits'?" in capsys.readouterr().err
 

@@ -62,7 +62,7 @@ MISTAKES = [
     ("train digits --resume empty", "train: --resume takes the run's own settings: no recipe can be given with it"),
     ("train --resume empty --epochs 3", "train: --resume takes the run's own settings: --epochs cannot be given with it"),
     ("train --resume=empty --devcies=3", "train: --resume takes the run's own settings: --devcies cannot be given with it (did you mean '--devices'?)"),
-    ("evaluate", "evaluate: a word is missing: a run folder, or the name of a network that comes with the package; see resofire --help"),
+    ("evaluate", "evaluate: MODEL is missing: a shipped network or a run folder; see resofire evaluate --help"),
     ("evaluate empty", "run: empty is not a run folder, it has no run.json"),
 ]  # fmt: skip
 
@@ -213,7 +213,7 @@ def test_evaluate_of_damaged_weights_and_of_none(copy, capsys):
     file.unlink()
     assert cli.main(["evaluate", str(copy)]) == 2
     assert last_line(capsys) == (
-        f"resofire: evaluate: {copy} has no network yet; go on with: resofire train --resume {copy}"
+        f"resofire: evaluate: {copy} has no network yet; resume it with: resofire train --resume {copy}"
     )
 
 

@@ -1,0 +1,28 @@
+"""The repository around the package: its folder `benchmarks` is not installed with the package."""
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+
+
+class NotACloneError(Exception):
+    """The package was installed without the repository around it. Its text is the sentence that is shown."""
+
+
+def benchmark(name: str) -> ModuleType:
+    """Import a module of the repository's folder `benchmarks`.
+
+    Args:
+        name: The module, such as "peers".
+
+    Raises:
+        NotACloneError: There is no such folder beside the package.
+    """
+    if not (ROOT / "benchmarks" / "clock.py").is_file():
+        raise NotACloneError(f"benchmarks run from a clone of the repository; there is none around {ROOT / 'resofire'}")
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    return importlib.import_module(f"benchmarks.{name}")

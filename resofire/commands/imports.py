@@ -1,0 +1,71 @@
+"""Modules of the user: `--import MODULE`, and `resofire train MODULE:FUNCTION`."""
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any
+
+from .usage import UsageError, hint
+
+FLAG = "--import"
+
+
+def take_imports(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Split the modules of `--import MODULE` from the other arguments."""
+    modules, others = [], []
+    rest = iter(arguments)
+    for argument in rest:
+        flag, equals, module = argument.partition("=")
+        if flag != FLAG:
+            others.append(argument)
+            continue
+        module = module if equals else next(rest, "")
+        if not module or module.startswith("-"):
+            raise UsageError(f"{FLAG} needs a value: the name of a module, such as package.module")
+        modules.append(module)
+    return modules, others
+
+
+def import_module(name: str, what: str = FLAG) -> Any:
+    """Import a module by the name that the user wrote, with the current folder on the path, as `python -m` does.
+
+    Raises:
+        UsageError: There is no such module, or it fails; the sentence names the file and line.
+    """
+    if os.getcwd() not in map(os.path.abspath, sys.path):
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise UsageError(f"{what} {name} cannot be imported: {_described(error)}") from error
+
+
+def call(target: str) -> Any:
+    """The result of a function without arguments, given as "package.module:function".
+
+    Raises:
+        UsageError: There is no such function, or it fails.
+    """
+    module_name, _, name = target.partition(":")
+    module = import_module(module_name, "train:")
+    function = getattr(module, name, None)
+    if not callable(function):
+        names = [each for each, value in vars(module).items() if callable(value)]
+        raise UsageError(f"train: {module_name} has no function {name!r}{hint(name, names)}")
+    try:
+        return function()
+    except Exception as error:
+        raise UsageError(f"train: {target} failed: {_described(error)}") from error
+
+
+def _described(error: Exception) -> str:
+    """An exception of the user's code with the file and line it was raised at."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, SyntaxError):
+        return text
+    # The frames of the import machinery are no place to look for a bug.
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    frames = [frame for frame in frames if frame.filename not in (__file__, importlib.__file__)]
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {text}{place}"
