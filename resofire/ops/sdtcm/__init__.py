@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Never
 import torch
 from torch import Tensor
 
+from ..checks import require_choice
 from ..fused import HAVE_NUMBA, chunk_rows, padded
 from ..spike_linear.events import words
 from ..surrogate import refuse_double_backward
@@ -46,8 +47,10 @@ class Block(NamedTuple):
     channel_surrogate: str
     channel_numbers: Sequence[float]
     group: str  # of processes whose time steps mean and inverse are also those of; "" for none
+    gradient_dtype: str  # of the products that give the gradients of spikes: one of GRADIENT_DTYPES
 
 
+GRADIENT_DTYPES = ("float32", "bfloat16")
 TENSORS = 14  # so many of them are tensors, and come first
 
 
@@ -90,6 +93,7 @@ def block(
     channel_surrogate: str,
     channel_numbers: Sequence[float],
     group: str = "",
+    gradient_dtype: str = "float32",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """U⁺ like u; the fire rates [K + 1] of the temporal neurons and the spatial one, float64; and what is `Kept`.
 
@@ -98,7 +102,7 @@ def block(
         Block(
             u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
             channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale, reset, full, token_surrogate,
-            token_numbers, threshold, channel_surrogate, channel_numbers, group,
+            token_numbers, threshold, channel_surrogate, channel_numbers, group, gradient_dtype,
         )
     )  # fmt: skip
 
@@ -150,12 +154,13 @@ def block_backward(
     channel_surrogate: str,
     channel_numbers: Sequence[float],
     group: str = "",
+    gradient_dtype: str = "float32",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of what `Block` lists down to the amplitudes; zeros for what is not there, and for V."""
     given = Block(
         u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
         channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale, reset, full, token_surrogate,
-        token_numbers, threshold, channel_surrogate, channel_numbers, group,
+        token_numbers, threshold, channel_surrogate, channel_numbers, group, gradient_dtype,
     )  # fmt: skip
     return _host().backward(given, Kept(r, token_bits, channel_bits, checkpoints), grad, grad_rates)
 
@@ -189,6 +194,23 @@ def _refuse(ctx: Any, *grads: Tensor) -> Never:
 
 block.register_autograd(_pull_back, setup_context=_save)
 block_backward.register_autograd(_refuse)
+
+
+def has_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 matrices in hardware (AVX512-BF16 or AMX).
+
+    Without the instruction such a product is emulated, about 50 times slower than float32."""
+    checks = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
+    return torch.backends.mkldnn.is_available() and any(check is not None and check() for check in checks)
+
+
+def require_gradient_dtype(op: str, value: str) -> None:
+    """Checks a type for the gradient products, by name: that it is one of them, and that this CPU has it."""
+    require_choice(op, "gradient_dtype", value, GRADIENT_DTYPES)
+    if value == "bfloat16" and not has_bfloat16():
+        raise ValueError(
+            f"{op}: gradient_dtype must be 'float32' on this CPU, which has neither AVX512-BF16 nor AMX, got 'bfloat16'"
+        )
 
 
 def why_not(u: Tensor) -> str | None:

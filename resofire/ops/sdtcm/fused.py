@@ -21,6 +21,26 @@ from .kernels import mix_kernel, unmix_kernel
 SPAN_BYTES = 8 << 20
 
 
+class _GradientProduct:
+    """grad @ weight: the gradient of a Linear's spikes, in float32 or rounded to bfloat16 (operands and result).
+
+    A float64 block stays in float64: it is the yardstick."""
+
+    def __init__(self, weight: Tensor, rows: int, dtype: str) -> None:
+        self.weight, self.rounded = weight, dtype == "bfloat16" and weight.dtype == torch.float32
+        if self.rounded:
+            self.weight = weight.bfloat16()
+            self.grad, self.product = (self.weight.new_empty((rows, columns)) for columns in weight.shape)
+
+    def __call__(self, grad: Tensor, out: Tensor) -> None:
+        if not self.rounded:
+            torch.mm(grad, self.weight, out=out)
+            return
+        rows = len(grad)
+        torch.mm(self.grad[:rows].copy_(grad), self.weight, out=self.product[:rows])
+        out.copy_(self.product[:rows])
+
+
 class _Walk:
     """The temporal neurons of a block on their way through its sequences, span by span."""
 
@@ -161,11 +181,13 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
     )  # fmt: skip
 
     token_factor, channel_factor = _factors(given)
-    token_weight, channel_weight = given.token_weight * token_factor, given.channel_weight * channel_factor
     token_keep, channel_keep = _keep_rows(given)
     # The gradient of S', then of R, and in the end of u; and that of the temporal spikes, for one span.
     x = u.new_empty((steps, lanes))
-    spikes = u.new_empty((max((end - begin for *_, begin, end in walk.spans()), default=0), count * lanes))
+    longest = max((end - begin for *_, begin, end in walk.spans()), default=0)
+    spikes = u.new_empty((longest, count * lanes))
+    through_token = _GradientProduct(given.token_weight * token_factor, longest, given.gradient_dtype)
+    through_channel = _GradientProduct(given.channel_weight * channel_factor, longest, given.gradient_dtype)
     # What each spike contributes to the fire rates.
     number = walk.source.dtype.type
     more = u.new_zeros(count + 1) if grad_rates is None else grad_rates / max(1, u.numel())
@@ -185,14 +207,14 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
         flat_bits(kept.channel_bits), kept.channel_bits.shape[1], channel_keep, given.keep is not None,
     )  # fmt: skip
     for first, last, begin, end in walk.spans():
-        torch.mm(pull[begin:end], channel_weight, out=x[begin:end])
+        through_channel(pull[begin:end], x[begin:end])
         _drop(x[begin:end], channel_keep[begin:end])
         share_out(
             lambda piece: unmix(*piece[1], *arrays, token_room[piece[0]], channel_room[piece[0]]),
             list(enumerate(stretches[begin])), walk.threads,
         )  # fmt: skip
         here = spikes[: end - begin]
-        torch.mm(x[begin:end], token_weight, out=here)
+        through_token(x[begin:end], here)
         _drop(here, token_keep[begin:end])
         pitch = count * lanes
         for k in range(count):
