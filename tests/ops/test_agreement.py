@@ -128,7 +128,7 @@ def test_the_same_bits_again_and_with_any_number_of_threads(op):
 
 @pytest.mark.parametrize("op", ["prf", "lif"])
 def test_large_outputs_written_past_the_caches_are_the_same(op, monkeypatch):
-    from resofire.ops.fused import scan
+    from resofire.ops.neuron_scan import cpu
 
     inputs = make(op, 2, 100, 64, **OPTIONS[op][1]).to(torch.float32)
 
@@ -139,7 +139,7 @@ def test_large_outputs_written_past_the_caches_are_the_same(op, monkeypatch):
         return spikes, fresh.current.grad
 
     kept = once()
-    monkeypatch.setattr(scan, "STREAM_BYTES", 0)
+    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
     streamed = once()
     assert all(torch.equal(x, y) for x, y in zip(kept, streamed, strict=True))
 

@@ -124,14 +124,14 @@ def test_the_fft_says_what_it_cannot_do():
 
 
 def test_explain_names_the_choice_and_the_reasons(monkeypatch):
-    from resofire.ops import fused
+    from resofire.ops import neuron_scan
 
     text = explain("lif", X, 0.5, reset="hard")
     assert text.splitlines()[0] == "lif: auto takes 'scan' for current [2, 5, 3] torch.float32"
     assert "fft: reset='hard' multiplies the potential" in text
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     assert "triton: it runs on a GPU" in explain("prf", X, 0.5, 0.1, 0.1)
-    monkeypatch.setattr(fused, "HAVE_NUMBA", False)
+    monkeypatch.setattr(neuron_scan, "HAVE_NUMBA", False)
     text = explain("prf", X, 0.5, 0.1, 0.1)
     assert "auto takes 'fft'" in text
     assert "scan: not available: the package numba is not installed" in text

@@ -193,11 +193,11 @@ def test_the_same_bits_again(backend):
 
 
 def test_large_outputs_written_past_the_caches_are_the_same(monkeypatch):
-    from resofire.ops.fused import scan
+    from resofire.ops.neuron_scan import cpu
 
     spikes, weight = spike_train(200, 70).float(), torch.randn(256, 70)
     kept = spike_linear(spikes, weight, backend="events")
-    monkeypatch.setattr(scan, "STREAM_BYTES", 0)
+    monkeypatch.setattr(cpu, "STREAM_BYTES", 0)
     assert torch.equal(spike_linear(spikes, weight, backend="events"), kept)
 
 
@@ -371,7 +371,7 @@ def test_works_in_inference_mode():
 @pytest.mark.parametrize("columns", [128, 200])
 def test_rows_that_begin_anywhere_are_not_written_past_the_caches(columns, monkeypatch):
     """Of four dimensions, only the last but one tells where rows begin; 200 columns are no multiple of 64 bytes."""
-    monkeypatch.setattr("resofire.ops.fused.scan.STREAM_BYTES", 0)
+    monkeypatch.setattr("resofire.ops.neuron_scan.cpu.STREAM_BYTES", 0)
     spikes, weight = spike_train(9, 16, 16, 64, density=0.05).float(), torch.randn(columns, 64)
     torch.testing.assert_close(spike_linear(spikes, weight, backend="events"), F.linear(spikes, weight))
 
