@@ -102,6 +102,15 @@ def test_nan_and_infinity_pass_unless_checked(op, backend, value):
     inputs.run(backend)
 
 
+@pytest.mark.parametrize("backend", [name for op, name in BACKENDS if op == "lif" and name != "fft"])
+def test_an_infinite_potential_fires_and_a_hard_reset_clears_it(backend):
+    current = torch.zeros(1, 4, 2)
+    current[0, 1, 0] = torch.inf
+    spikes, state = lif(current, 0.5, reset="hard", backend=backend)
+    assert spikes[0].tolist() == [[0, 0], [1, 0], [0, 0], [0, 0]]
+    assert torch.equal(state.u, torch.zeros(1, 2))
+
+
 def test_check_finite_looks_at_coefficients_and_state():
     bad = torch.tensor([1.0, float("nan"), 1.0])
     with check_finite():

@@ -108,7 +108,9 @@ def compile_all(target: str) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target", ["sm90", *(pytest.param(name, marks=pytest.mark.deep) for name in ("sm80", "gfx942"))]
+)
 def test_every_kernel_compiles_without_a_gpu(target, tmp_path):
     # In a process of its own: here, the interpreter has taken the compiler's place.
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -203,12 +205,14 @@ def test_nothing_to_walk(op, at_once):
 SURROGATES = [ATan(1.3), Triangle(2.1), Sigmoid(2.3), Rectangle(1.7), Bump(0.6, 1.1), Flat()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("surrogate", SURROGATES, ids=lambda surrogate: surrogate.name)
 def test_surrogates_bring_their_numbers(surrogate, at_once):
     assert_same(make("lif", 1, 4, 5, reset="none", surrogate=surrogate))
     assert_same(make("lif", 1, 4, 5, reset="hard", reset_gradient="full", surrogate=surrogate))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["f16", "bf16"])
 def test_half_precision_is_read_and_written_as_it_is(dtype, at_once):
     wide = make("prf", 1, 40, 3, reset="none").to(torch.float32)
