@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Never
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 _BY_NAME: dict[str, type["Surrogate"]] = {}
 
@@ -166,6 +167,17 @@ DOUBLE_BACKWARD = (
 
 def refuse_double_backward(op: str) -> Never:
     raise RuntimeError(DOUBLE_BACKWARD.format(op=op))
+
+
+def refuse_forward_mode(op: str, *tensors: Tensor | None) -> None:
+    """Raise if a tensor carries a forward-mode tangent: a custom operator would drop it, and the derivative with it."""
+    if torch.compiler.is_compiling():
+        return
+    if any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise RuntimeError(
+            f"forward-mode differentiation (torch.func.jvp) of {op} is not supported; use reverse mode "
+            f"(backward, torch.func.vjp)"
+        )
 
 
 class _Slope(torch.autograd.Function):

@@ -11,6 +11,7 @@ from ..models.storage import from_json, to_json
 from ..nn import Config
 
 SELECT = ("validation", "test")
+GRADIENT_DTYPES = ("float32", "bfloat16", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,8 @@ class RunConfig(Config):
     """The split whose accuracy chooses the weights to keep: validation, or test, which is then no fair measure."""
     checkpoint_minutes: float = 2.0
     """Time between checkpoints."""
+    gradient_dtype: str = "float32"
+    """Type of the blocks' gradient products: float32, bfloat16 (needs AVX512-BF16 or AMX) or auto, the faster one."""
 
     def __post_init__(self) -> None:
         for name in ("name", "task"):
@@ -90,6 +93,10 @@ class RunConfig(Config):
             raise ValueError(f"RunConfig: ema must be from 0 up to, but not, 1, or None, got {self.ema!r}")
         if self.select not in SELECT:
             raise ValueError(f"RunConfig: select must be one of {', '.join(SELECT)}, got {self.select!r}")
+        if self.gradient_dtype not in GRADIENT_DTYPES:
+            raise ValueError(
+                f"RunConfig: gradient_dtype must be one of {', '.join(GRADIENT_DTYPES)}, got {self.gradient_dtype!r}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         return to_json(self)

@@ -30,6 +30,7 @@ from .diverged import Diverged
 from .keeping import Interrupted, Keeping, interruptible
 from .logs import Logs
 from .manifest import conditions, fingerprints, manifest
+from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import on_this_machine, rank, world
 from .progress import Progress
 from .result import RESULT, evaluate
@@ -138,6 +139,14 @@ def read(folder: Path) -> dict[str, Any]:
 def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: dict[str, Any] | None) -> Outcome:
     devices, first = on_this_machine(devices), rank() == 0
     plan, model = _begin(config, task, world(devices))
+    try:
+        gradient_dtype = (
+            apply_gradient_dtype(model, config.gradient_dtype)
+            if state is None
+            else resume_gradient_dtype(model, read(folder), first=first)
+        )
+    except ValueError as error:
+        raise RunError(str(error)) from None
     # Lightning takes seconds to import, and nothing else here needs it.
     from .fit import Listener, Trainee, fit
 
@@ -148,7 +157,7 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
         except (RuntimeError, ValueError, TypeError) as error:
             # Such as a backend that cannot run this network.
             raise RunError(str(error)) from None
-        _describe(folder, described)
+        _describe(folder, {**described, "gradient_dtype": gradient_dtype})
     step, best = 0, None
     if state is not None:
         model.load_state_dict(state["model"])
@@ -159,7 +168,7 @@ def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: 
     try:
         with _locked(folder) if first else _nothing(), interruptible():
             if first and state is not None:
-                _note_resumption(folder, step, devices)
+                _note_resumption(folder, step, devices, gradient_dtype)
             if first:
                 logs, progress = Logs(folder, step, state and state["logs"]), Progress(config, plan, step, folder)
             keeping = Keeping(folder, logs, best, config.checkpoint_minutes)
@@ -264,9 +273,10 @@ def _describe(folder: Path, described: dict[str, Any]) -> None:
         raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
 
 
-def _note_resumption(folder: Path, step: int, devices: int) -> None:
+def _note_resumption(folder: Path, step: int, devices: int, gradient_dtype: str) -> None:
     described = read(folder)
-    described["resumed"] = [*described.get("resumed", ()), {"step": step, **conditions(devices)}]
+    resumed = {"step": step, **conditions(devices), "gradient_dtype": gradient_dtype}
+    described["resumed"] = [*described.get("resumed", ()), resumed]
     write_atomic(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
 
 

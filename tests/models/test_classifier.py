@@ -287,7 +287,7 @@ def test_configs_are_values():
     assert not config(norm="none").has_last_norm
     assert config(norm="none", last_norm=True).has_last_norm
     assert isinstance(build(config()), Classifier)
-    with pytest.raises(TypeError, match=r"build: config must be a ClassifierConfig, .* got PRFConfig"):
+    with pytest.raises(TypeError, match=r"build: config must be the config of a network, got PRFConfig"):
         build(PRFConfig())
 
 
@@ -306,8 +306,8 @@ BAD_CONFIGS = {
     "vocabulary": ({"vocabulary": -1}, "vocabulary must be a positive integer, got -1"),
     "both": ({"inputs": 1, "vocabulary": 2}, "exactly one .* got inputs=1 and vocabulary=2"),
     "neither": ({"inputs": None}, "exactly one of inputs and vocabulary must be given, got inputs=None"),
-    "neuron": ({"neuron": "lif"}, r"neuron must be settings such as PRFConfig\(\) or LIFConfig\(\), got 'lif'"),
-    "a class": ({"neuron": PRFConfig}, "neuron must be settings such as"),
+    "neuron": ({"neuron": "lif"}, r"neuron must be a config such as PRFConfig\(\) or a Neuron class, got 'lif'"),
+    "a class": ({"neuron": PRFConfig}, "neuron must be a config such as"),
     "norm": ({"norm": "layer"}, "norm must be one of 'batch', 'none', got 'layer'"),
     "prenorm": ({"prenorm": "yes"}, "prenorm must be True or False, got 'yes'"),
     "last_norm": ({"last_norm": 1}, "last_norm must be None, True or False, got 1"),

@@ -133,7 +133,7 @@ BAD_CONFIGS = {
     "a list": ({"sizes": [1, 2, 3]}, r"sizes must be a tuple of at least three .* got \[1, 2, 3\]"),
     "zero": ({"sizes": (1, 0, 3)}, r"sizes\[1\] must be a positive integer, got 0"),
     "pool": ({"pool": "sum"}, "pool must be one of .* got 'sum'"),
-    "neuron": ({"neuron": None}, "neuron must be settings such as .* got None"),
+    "neuron": ({"neuron": None}, "neuron must be a config such as .* got None"),
 }
 
 

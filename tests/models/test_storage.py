@@ -282,8 +282,8 @@ def test_tensors_must_all_be_there_and_no_others(stored):
 
 
 BAD_CONFIGS = {
-    "unknown kind": ({"kind": "System"}, "kind must be one of"),
-    "a kind that is no word": ({"kind": ["ClassifierConfig"]}, "kind must be one of"),
+    "unknown kind": ({"kind": "System"}, "'System' is not a class of this version of resofire"),
+    "a kind that is no word": ({"kind": ["ClassifierConfig"]}, "kind must be the name of a config, got"),
     "a neuron's config": (to_json(PRFConfig()), "must hold the config of a network, got PRFConfig"),
     "no kind": ({"features": 3}, "must hold the config of a network, got dict"),
     "a list": ([1, 2], "must hold the config of a network, got tuple"),
@@ -299,7 +299,7 @@ BAD_CONFIGS = {
     "a neuron with a bad setting": ({**to_json(TINY), "neuron": {"kind": "PRFConfig", "tau": -1.0}}, "tau must be"),
     "an unknown surrogate": (
         {**to_json(TINY), "spatial_surrogate": {"kind": "Surrogate", "name": "os.system", "numbers": ["ls"]}},
-        "surrogate 'os.system' is not known",
+        "system is not imported: import os first",
     ),
     "a surrogate of a huge number": (
         {**to_json(TINY), "spatial_surrogate": {"kind": "Surrogate", "name": "ATan", "numbers": [10**400]}},

@@ -10,7 +10,7 @@ from fused_blocks import CU, LEAKY, QUICK, SOFT, Lorentz, assert_same, compare, 
 
 from resofire.nn import fire_rates
 from resofire.ops import ATan, Rectangle, Sigmoid, Triangle
-from resofire.ops.sdtcm import fused as host
+from resofire.ops.sdtcm import cpu as host
 
 NO_BIAS = ("gradient of channel_linear.bias",)
 # Each option beside several others: not all of their combinations.

@@ -237,10 +237,10 @@ def test_the_default_device_does_not_matter():
 @pytest.mark.parametrize("which", ["r", "token_bits", "checkpoints", "grad"])
 def test_the_operator_refuses_what_another_one_kept(which):
     given = operands(torch.float32, False, False, True)
-    _, _, *kept = op.block(*given)
+    _, _, *kept = op.block_op(*given)
     names = ("grad", "grad_rates", "r", "token_bits", "channel_bits", "checkpoints")
     values = dict(zip(names, [torch.ones_like(given[0]), None, *kept], strict=True))
-    op.block_backward(*values.values(), *given)
+    op.block_backward_op(*values.values(), *given)
     values[which] = values[which].double()
     with pytest.raises(ValueError, match=f"{which} must be"):
-        op.block_backward(*values.values(), *given)
+        op.block_backward_op(*values.values(), *given)

@@ -1,8 +1,10 @@
 """What the tests of the neurons share: ready-made calls, and the comparison that DESIGN's agreement asks for."""
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -31,21 +33,27 @@ def can(backend: str, options: dict[str, Any]) -> bool:
     return backend != "fft" or (options.get("reset") != "hard" and "reset_gradient" not in options)
 
 
-def cases(sizes: list[Any]) -> list[tuple[str, str, dict[str, str], Any]]:
-    """Every operator, backend, reset and size, as far as they go together. Triton's interpreter gets the short ones."""
-    return [
-        (op, backend, options, size)
-        for op, backend in BACKENDS
-        for options in OPTIONS[op]
-        for size in sizes
-        if can(backend, options) and (backend != "triton" or size[0] * size[1] <= 130)
-    ]
+def cases(sizes: list[Any], dtypes: list[torch.dtype], *, every_reset: bool = True) -> list[Any]:
+    """(op, backend, options, size, dtype) of all calls that can be compared with the float64 reference.
 
-
-def case_id(value: object) -> str:
-    if isinstance(value, dict):
-        return "-".join(value.values())
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    The float64 reference itself is left out, and long sequences in Triton's interpreter. Interpreter runs but one per
+    reset are deep; so is every reset but the soft one, detached, unless `every_reset`.
+    """
+    found = []
+    for (op, backend), size, dtype in itertools.product(BACKENDS, sizes, dtypes):
+        if (backend, dtype) == ("reference", torch.float64) or (backend == "triton" and size[0] * size[1] > 130):
+            continue
+        for options in OPTIONS[op]:
+            if not can(backend, options):
+                continue
+            interpreted = backend == "triton" and (size != sizes[-1] or dtype != dtypes[0]) and size != (2, 63, 5)
+            deep = interpreted or (not every_reset and options != {"reset": "soft"})
+            name = "-".join(
+                [op, backend, *options.values(), "x".join(map(str, size)), str(dtype).removeprefix("torch.")]
+            )
+            marks = [pytest.mark.deep] if deep else []
+            found.append(pytest.param(op, backend, options, size, dtype, id=name, marks=marks))
+    return found
 
 
 @dataclass

@@ -102,6 +102,15 @@ def test_nan_and_infinity_pass_unless_checked(op, backend, value):
     inputs.run(backend)
 
 
+@pytest.mark.parametrize("backend", [name for op, name in BACKENDS if op == "lif" and name != "fft"])
+def test_an_infinite_potential_fires_and_a_hard_reset_clears_it(backend):
+    current = torch.zeros(1, 4, 2)
+    current[0, 1, 0] = torch.inf
+    spikes, state = lif(current, 0.5, reset="hard", backend=backend)
+    assert spikes[0].tolist() == [[0, 0], [1, 0], [0, 0], [0, 0]]
+    assert torch.equal(state.u, torch.zeros(1, 2))
+
+
 def test_check_finite_looks_at_coefficients_and_state():
     bad = torch.tensor([1.0, float("nan"), 1.0])
     with check_finite():
@@ -124,14 +133,14 @@ def test_the_fft_says_what_it_cannot_do():
 
 
 def test_explain_names_the_choice_and_the_reasons(monkeypatch):
-    from resofire.ops import fused
+    from resofire.ops import neuron_scan
 
     text = explain("lif", X, 0.5, reset="hard")
     assert text.splitlines()[0] == "lif: auto takes 'scan' for current [2, 5, 3] torch.float32"
     assert "fft: reset='hard' multiplies the potential" in text
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     assert "triton: it runs on a GPU" in explain("prf", X, 0.5, 0.1, 0.1)
-    monkeypatch.setattr(fused, "HAVE_NUMBA", False)
+    monkeypatch.setattr(neuron_scan, "HAVE_NUMBA", False)
     text = explain("prf", X, 0.5, 0.1, 0.1)
     assert "auto takes 'fft'" in text
     assert "scan: not available: the package numba is not installed" in text

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from neurons import BACKENDS, IDS, OPTIONS, Inputs, can, make
 
@@ -68,8 +68,7 @@ def test_split_and_carried_state_equal_the_whole_on_triton(op, length, cut, whic
 def check_split(op, backend, length, at, batch, lanes, which, reverse, seed):
     torch.manual_seed(seed)
     options = OPTIONS[op][which % len(OPTIONS[op])]
-    if not can(backend, options):
-        return
+    assume(can(backend, options))
     inputs = make(op, batch, length, lanes, **options, reverse=reverse)
     grad = torch.randn_like(inputs.current)
     whole = run(inputs, backend, grad)
@@ -113,8 +112,7 @@ def test_packed_equals_one_by_one_on_triton(op, lengths, which, reverse):
 def check_packed(op, backend, lengths, lanes, which, reverse, seed):
     torch.manual_seed(seed)
     options = OPTIONS[op][which % len(OPTIONS[op])]
-    if not can(backend, options):
-        return
+    assume(can(backend, options))
     bounds = bounds_of(lengths)
     inputs = make(op, 1, sum(lengths), lanes, sequences=len(lengths), **options, reverse=reverse)
     grad = torch.randn_like(inputs.current)

@@ -98,7 +98,7 @@ def test_a_tie_fires():
 
 
 def test_the_kernel_cache_notices_a_change_in_what_kernels_take_from_elsewhere(monkeypatch):
-    from resofire.ops.fused import kernels
+    from resofire.ops.neuron_scan import kernels
 
     before = kernels.fingerprint(ATan.numba)
     assert before == kernels.fingerprint(ATan.numba)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from resofire.ops import lif
-from resofire.ops.fused import threads
+from resofire.ops.neuron_scan import threads
 
 
 @pytest.fixture(params=["openmp", "pool"])

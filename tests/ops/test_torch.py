@@ -7,25 +7,25 @@ import torch
 from neurons import OPTIONS, make
 
 from resofire.ops import ATan, lif, prf
-from resofire.ops.fused import scan_op, triton_op
+from resofire.ops.neuron_scan import scan_op, triton_op
 
 CU = torch.tensor([0, 4, 4, 12], dtype=torch.int32)
 
 
-@pytest.mark.parametrize("fused", [scan_op, triton_op], ids=["scan", "triton"])
+@pytest.mark.parametrize("neuron", [scan_op, triton_op], ids=["scan", "triton"])
 @pytest.mark.parametrize("op", ["prf", "lif"])
 @pytest.mark.parametrize("packed", [False, True], ids=["batch", "packed"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
-def test_opcheck(fused, op, packed, dtype):
+def test_opcheck(neuron, op, packed, dtype):
     for options in OPTIONS[op][int(packed) : int(packed) + 1]:
         inputs = make(op, 1 if packed else 2, 12, 3, sequences=3 if packed else None).to(dtype)
         rows = torch.stack(list(inputs.coefficients.values())).detach().requires_grad_()
         state = torch.stack(inputs.state).detach().requires_grad_()
         rest = (CU if packed else None, options["reset"], False, "ATan", [2.0], packed)
-        torch.library.opcheck(fused.forward, (inputs.current, rows, state, *rest))
-        spikes, last, kept = fused.forward(inputs.current, rows, state, *rest)
+        torch.library.opcheck(neuron.forward, (inputs.current, rows, state, *rest))
+        spikes, last, kept = neuron.forward(inputs.current, rows, state, *rest)
         args = (torch.ones_like(spikes), torch.ones_like(last), inputs.current, rows, kept)
-        torch.library.opcheck(fused.backward, tuple(x.detach() for x in args) + rest)
+        torch.library.opcheck(neuron.backward, tuple(x.detach() for x in args) + rest)
 
 
 # torch's own compiler still goes through what torch itself deprecates.
@@ -77,13 +77,13 @@ def test_works_under_autocast_and_inference_mode():
         assert torch.equal(lif(x, 0.8)[0], wanted)
 
 
-@pytest.mark.parametrize("fused", [scan_op, triton_op], ids=["scan", "triton"])
-def test_the_operator_checks_its_own_shapes(fused):
+@pytest.mark.parametrize("neuron", [scan_op, triton_op], ids=["scan", "triton"])
+def test_the_operator_checks_its_own_shapes(neuron):
     """An exported graph calls it without the public functions before it."""
     current, rows, rest = torch.randn(4, 64, 8), torch.rand(4, 8), (None, "none", False, "ATan", [2.0], False)
     with pytest.raises(ValueError, match=r"neuron: state must be torch.float32 \[2, 4, 8\], got .* \[2, 1, 8\]"):
-        fused.forward(current, rows, torch.zeros(2, 1, 8), *rest)
+        neuron.forward(current, rows, torch.zeros(2, 1, 8), *rest)
     with pytest.raises(ValueError, match=r"neuron: coefficients must have shape \[2 or 4, 8\], got \[4, 3\]"):
-        fused.forward(current, rows[:, :3], torch.zeros(2, 4, 8), *rest)
+        neuron.forward(current, rows[:, :3], torch.zeros(2, 4, 8), *rest)
     with pytest.raises(ValueError, match=r"neuron: checkpoints must be .* got .* \[2, 1, 8\]"):
-        fused.backward(current, None, current, rows, torch.zeros(2, 1, 8), *rest)
+        neuron.backward(current, None, current, rows, torch.zeros(2, 1, 8), *rest)

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from neurons import Inputs, make
+from neurons import Inputs as Neuron
+from neurons import make
 
 from resofire.ops import ATan, Rectangle, Sigmoid, Surrogate, Triangle
+from resofire.ops.neuron_scan import Grads, Inputs, Options
 
 triton = pytest.importorskip("triton", reason="the package triton is not installed")
 tl = pytest.importorskip("triton.language")
-gpu = pytest.importorskip("resofire.ops.fused.gpu")
+gpu = pytest.importorskip("resofire.ops.neuron_scan.gpu")
 
 TARGETS = {"sm80": ("cuda", 80, 32), "sm90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
 
@@ -99,15 +101,16 @@ def compile_all(target: str) -> list[dict[str, object]]:
         coefficients, state = torch.zeros(rows[1], 64, dtype=wide), torch.zeros(rows[0], 1, 64, dtype=wide)
         cu_seqlens = torch.tensor([0, 96], dtype=torch.int32) if "packed" in special else None
         reverse = "reverse" in special
-        spikes, _, kept = gpu.forward(current, coefficients, state, cu_seqlens, reset, reverse)
-        gpu.backward(
-            spikes, None, current, coefficients, kept, cu_seqlens, reset, full, surrogate.name, surrogate.numbers,
-            reverse,
-        )  # fmt: skip
+        inputs = Inputs(current, coefficients, cu_seqlens)
+        options = Options(reset, full, surrogate.name, surrogate.numbers, reverse)
+        spikes, _, checkpoints = gpu.forward(inputs, state, options)
+        gpu.backward(inputs, checkpoints, Grads(spikes, None), options)
     return found
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target", ["sm90", *(pytest.param(name, marks=pytest.mark.deep) for name in ("sm80", "gfx942"))]
+)
 def test_every_kernel_compiles_without_a_gpu(target, tmp_path):
     # In a process of its own: here, the interpreter has taken the compiler's place.
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -123,7 +126,7 @@ def test_every_kernel_compiles_without_a_gpu(target, tmp_path):
             assert sum(entry["call"] == call and entry["kernel"] == name for entry in found) == times
 
 
-def assert_same(inputs: Inputs, **kwargs) -> None:
+def assert_same(inputs: Neuron, **kwargs) -> None:
     """Triton against the reference, in float64: spikes to the bit, state and gradients to 1e-9."""
     results = []
     torch.manual_seed(1)
@@ -202,12 +205,14 @@ def test_nothing_to_walk(op, at_once):
 SURROGATES = [ATan(1.3), Triangle(2.1), Sigmoid(2.3), Rectangle(1.7), Bump(0.6, 1.1), Flat()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("surrogate", SURROGATES, ids=lambda surrogate: surrogate.name)
 def test_surrogates_bring_their_numbers(surrogate, at_once):
     assert_same(make("lif", 1, 4, 5, reset="none", surrogate=surrogate))
     assert_same(make("lif", 1, 4, 5, reset="hard", reset_gradient="full", surrogate=surrogate))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["f16", "bf16"])
 def test_half_precision_is_read_and_written_as_it_is(dtype, at_once):
     wide = make("prf", 1, 40, 3, reset="none").to(torch.float32)
@@ -244,11 +249,11 @@ def test_nothing_is_read_outside_of_the_current(at_once, monkeypatch):
     for bounds in ([0, 200, -7, 40], [-50, 30, 500, 20]):
         cu_seqlens = torch.tensor(bounds, dtype=torch.int32)
         for reverse in (False, True):
-            _, final, kept = gpu.forward(current, coefficients, state, cu_seqlens, "none", reverse)
+            inputs = Inputs(current, coefficients, cu_seqlens)
+            options = Options("none", False, "ATan", [2.0], reverse)
+            _, final, checkpoints = gpu.forward(inputs, state, options)
             assert final.isfinite().all()
-            grads = gpu.backward(
-                None, final, current, coefficients, kept, cu_seqlens, "none", False, "ATan", [2.0], reverse
-            )
+            grads = gpu.backward(inputs, checkpoints, Grads(None, final), options)
             assert grads[2].isfinite().all()
 
 

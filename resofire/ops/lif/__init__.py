@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .. import checks
+from .. import checks, neuron_scan
 from ..registry import Call, register, register_op, resolve
 from ..surrogate import ATan, Surrogate
-from . import fft, reference, scan, triton
+from . import fft, reference
 
 RESETS = ("soft", "hard", "none")
 _ATAN = ATan()
@@ -106,5 +106,7 @@ def lif_step(
 
 
 register_op("lif", _prepare)
-for _backend in (scan, triton, fft, reference):
-    register("lif", _backend.__name__.rsplit(".", 1)[-1], _backend.run, _backend.why_not)
+register("lif", "scan", neuron_scan.run_scan, neuron_scan.why_not_scan)
+register("lif", "triton", neuron_scan.run_triton, neuron_scan.why_not_triton)
+register("lif", "fft", fft.run, fft.why_not)
+register("lif", "reference", reference.run, reference.why_not)

@@ -19,7 +19,8 @@ def step(
     if reset == "soft":
         return spikes, peak - threshold * carried, peak
     if reset == "hard":
-        return spikes, peak * (1 - carried), peak
+        # A potential of +∞ fires and is reset to 0 like any other; ∞ · 0 would be NaN.
+        return spikes, torch.where((peak == torch.inf) & (carried > 0), 0.0, peak * (1 - carried)), peak
     return spikes, peak, peak
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..checks import require_bounds, require_finite, require_floating, sequence_count, state_dtype
-from ..fused import HAVE_NUMBA
-from ..surrogate import refuse_double_backward
+from ..neuron_scan import HAVE_NUMBA
+from ..surrogate import refuse_double_backward, refuse_forward_mode
 
 # Sums over time are taken in pieces of this many steps: in one go, float32 would lose digits on long sequences.
 _PIECE = 64
@@ -30,6 +30,7 @@ def moments(x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor
         raise ValueError(f"moments: x must be packed as [1, S, N] when cu_seqlens is given, got {list(x.shape)}")
     sequence_count("moments", x, cu_seqlens)
     if HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+        refuse_forward_mode("moments", x)
         return _moments(x, cu_seqlens)
     if cu_seqlens is not None and x.device.type == "cpu" and not torch.compiler.is_compiling():
         require_bounds("moments", cu_seqlens.tolist(), x.shape[1])
@@ -61,7 +62,7 @@ def _sums(x: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _host() -> Any:
-    return importlib.import_module(f"{__name__}.fused")
+    return importlib.import_module(f"{__name__}.cpu")
 
 
 @torch.library.custom_op("resofire::moments", mutates_args=())

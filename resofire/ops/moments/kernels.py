@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..fused.kernels import compiled, fingerprint
-from ..fused.simd import zeros_like
+from ..neuron_scan.kernels import compiled, fingerprint
+from ..neuron_scan.simd import zeros_like
 from ..spike_linear import kernels as events
 from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, load_tile, store_tile
 

@@ -3,8 +3,8 @@
     out = x Wᵀ + b        x [..., in] with a handful of inputs, W [out, in], b [out]
 
 The arithmetic is nothing, the output is everything: it is written once, and the gradients of W and b are taken in one
-pass over the output's. (A general matrix product takes several times as long for one column.) Where the fused kernels
-do not run, it is the plain product.
+pass over the output's. (A general matrix product takes several times as long for one column.) Where the kernels do
+not run, it is the plain product.
 """
 
 import importlib
@@ -15,22 +15,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..fused import HAVE_NUMBA
-from ..surrogate import refuse_double_backward
+from ..neuron_scan import HAVE_NUMBA
+from ..surrogate import refuse_double_backward, refuse_forward_mode
 
 MOST_INPUTS = 8
 
 
 def narrow_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Like `torch.nn.functional.linear`, to rounding."""
-    fused = HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    if not fused or not 1 <= weight.shape[1] <= MOST_INPUTS or not x.dtype == weight.dtype == bias.dtype:
+    runs = HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    if not runs or not 1 <= weight.shape[1] <= MOST_INPUTS or not x.dtype == weight.dtype == bias.dtype:
         return F.linear(x, weight, bias)
+    refuse_forward_mode("narrow_linear", x, weight, bias)
     return _linear(x, weight, bias)
 
 
 def _host() -> Any:
-    return importlib.import_module(f"{__name__}.fused")
+    return importlib.import_module(f"{__name__}.cpu")
 
 
 def _require_layout(x: Tensor, weight: Tensor, out: tuple[int, ...]) -> None:

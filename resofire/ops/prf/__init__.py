@@ -18,10 +18,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .. import checks
+from .. import checks, neuron_scan
 from ..registry import Call, register, register_op, resolve
 from ..surrogate import ATan, Surrogate
-from . import fft, reference, scan, triton
+from . import fft, reference
 
 RESETS = ("none", "soft")
 _ATAN = ATan()
@@ -133,5 +133,7 @@ def prf_step(
 
 
 register_op("prf", _prepare)
-for _backend in (scan, triton, fft, reference):
-    register("prf", _backend.__name__.rsplit(".", 1)[-1], _backend.run, _backend.why_not)
+register("prf", "scan", neuron_scan.run_scan, neuron_scan.why_not_scan)
+register("prf", "triton", neuron_scan.run_triton, neuron_scan.why_not_triton)
+register("prf", "fft", fft.run, fft.why_not)
+register("prf", "reference", reference.run, reference.why_not)

@@ -1,29 +1,32 @@
 """A whole SD-TCM block as one operator for the CPU. The equation is in `resofire.nn.sdtcm`, which can also compose it.
 
-Nothing of size [B, T, N] is kept for the backward pass but the input and R, for the slope of the spatial spikes:
-spikes are bits, the norm is part of the neuron's walk, shortcuts and dropout are part of the sums over active inputs.
-Sequences go through in spans that stay near the cores, forward and backward.
+Of size [B, T, N] only the input and R (for the slope of the spatial spikes) are saved for the backward pass: spikes are
+bits, the norm is part of the neuron's walk, shortcuts and dropout are part of the sums over active inputs. Sequences
+are processed in spans that fit the cache, forward and backward.
 
-Here the operator is defined for torch (schema, shapes, autograd); what runs is in `fused.py`, with `kernels.py`.
+This file defines the operator for torch (schema, shapes, autograd); `cpu.py` runs it with the kernels of `kernels.py`.
 """
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Never
+from typing import Any, NamedTuple, Never, get_type_hints
 
 import torch
 from torch import Tensor
 
-from ..fused import HAVE_NUMBA, chunk_rows, padded
+from ..checks import require_choice
+from ..neuron_scan import HAVE_NUMBA, chunk_rows, padded
 from ..spike_linear.events import words
-from ..surrogate import refuse_double_backward
+from ..surrogate import refuse_double_backward, refuse_forward_mode
+
+GRADIENT_DTYPES = ("float32", "bfloat16")
 
 
 class Block(NamedTuple):
-    """What the operator is given; its arguments have these names, in this order."""
+    """One call of the block. The operator's arguments have these names, in this order."""
 
     u: Tensor  # [B, T, N], or [1, S, N] packed with cu_seqlens
-    coefficients: Tensor  # [K, C, N] of K = 1 or 2 temporal neurons, the second walks backwards; see `ops.fused`
+    coefficients: Tensor  # [K, C, N] of K = 1 or 2 temporal neurons, the second walks backwards; see `ops.neuron_scan`
     gamma: Tensor | None  # [N]: the norm in front of them, γ (u - mean) inverse + β; None for none
     beta: Tensor | None
     token_weight: Tensor  # [N, K N]
@@ -37,22 +40,20 @@ class Block(NamedTuple):
     keep: Tensor | None  # [2, B T], uint8: 0 where a time step goes without the output of the first or second Linear
     cu_seqlens: Tensor | None
     training: bool  # whether mean and inverse are those of u, so that its gradient goes through them too
-    keep_scale: float  # what the outputs that are kept are multiplied by
+    keep_scale: float  # factor on the outputs that dropout keeps
     reset: str
-    full: bool
+    full: bool  # whether the spike inside the reset carries a gradient
     token_surrogate: str
     token_numbers: Sequence[float]
     threshold: float  # of the spatial neuron
     channel_surrogate: str
     channel_numbers: Sequence[float]
-    group: str  # of processes whose time steps mean and inverse are also those of; "" for none
+    group: str = ""  # processes that share mean and inverse; "" for none
+    gradient_dtype: str = "float32"  # of the products that give the gradients of spikes: one of GRADIENT_DTYPES
 
 
-TENSORS = 14  # so many of them are tensors, and come first
-
-
-class Kept(NamedTuple):
-    """What the forward pass keeps for the backward pass."""
+class Saved(NamedTuple):
+    """Tensors that the forward pass saves for the backward pass."""
 
     r: Tensor  # [B, T, N]
     token_bits: Tensor  # [B T, K words]
@@ -60,139 +61,170 @@ class Kept(NamedTuple):
     checkpoints: Tensor  # [K, C / 2, rows, padded N]
 
 
+class Output(NamedTuple):
+    """Results of the forward pass."""
+
+    out: Tensor  # U⁺, like u
+    rates: Tensor  # [K + 1], float64: fire rates of the temporal neurons and the spatial one
+    saved: Saved
+
+
+class Gradients(NamedTuple):
+    """Gradients of the fields of `Block` with these names; zeros for fields that are None and for thresholds."""
+
+    u: Tensor
+    coefficients: Tensor
+    gamma: Tensor
+    beta: Tensor
+    token_weight: Tensor
+    token_bias: Tensor
+    channel_weight: Tensor
+    channel_bias: Tensor
+    token_amplitude: Tensor
+    channel_amplitude: Tensor
+
+
+_KINDS = {Tensor: "Tensor", Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str",
+          Sequence[float]: "float[]"}  # fmt: skip
+_TENSORS = [name for name, kind in get_type_hints(Block).items() if kind in (Tensor, Tensor | None)]
+_OPTIONS = [name for name in Block._fields if name not in _TENSORS]
+
+
+def _arguments(fields: type[Block] | type[Saved]) -> str:
+    """The fields of a structure as arguments of an operator, in torch's schema language."""
+    defaults = {name: f'="{value}"' for name, value in fields._field_defaults.items()}
+    hints = get_type_hints(fields)
+    return ", ".join(f"{_KINDS[kind]} {name}{defaults.get(name, '')}" for name, kind in hints.items())
+
+
+def _tensors(count: int) -> str:
+    return f"({', '.join(['Tensor'] * count)})"
+
+
 def _host() -> Any:
-    return importlib.import_module(f"{__name__}.fused")
+    return importlib.import_module(f"{__name__}.cpu")
 
 
-@torch.library.custom_op("resofire::sdtcm", mutates_args=())
-def block(
-    u: Tensor,
-    coefficients: Tensor,
-    gamma: Tensor | None,
-    beta: Tensor | None,
-    token_weight: Tensor,
-    token_bias: Tensor,
-    channel_weight: Tensor,
-    channel_bias: Tensor,
-    token_amplitude: Tensor | None,
-    channel_amplitude: Tensor | None,
-    mean: Tensor | None,
-    inverse: Tensor | None,
-    keep: Tensor | None,
-    cu_seqlens: Tensor | None,
-    training: bool,
-    keep_scale: float,
-    reset: str,
-    full: bool,
-    token_surrogate: str,
-    token_numbers: Sequence[float],
-    threshold: float,
-    channel_surrogate: str,
-    channel_numbers: Sequence[float],
-    group: str = "",
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """U⁺ like u; the fire rates [K + 1] of the temporal neurons and the spatial one, float64; and what is `Kept`.
-
-    Gradients flow from U⁺ and the rates to all that `Block` lists down to the amplitudes, but not to V."""
-    return _host().forward(
-        Block(
-            u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
-            channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale, reset, full, token_surrogate,
-            token_numbers, threshold, channel_surrogate, channel_numbers, group,
-        )
-    )  # fmt: skip
+def _forward(*arguments: Any) -> tuple[Tensor, ...]:
+    out, rates, saved = _host().forward(Block(*arguments))
+    return out, rates, *saved
 
 
-@block.register_fake
-def _(*inputs: Any) -> tuple[Tensor, ...]:
-    u, coefficients, cu_seqlens = inputs[0], inputs[1], inputs[13]
-    neurons, rows, lanes = coefficients.shape
+def _backward(grad: Tensor | None, grad_rates: Tensor | None, *arguments: Any) -> tuple[Tensor, ...]:
+    saved, block = Saved(*arguments[: len(Saved._fields)]), Block(*arguments[len(Saved._fields) :])
+    return tuple(_host().backward(block, saved, grad, grad_rates))
+
+
+block_op = torch.library.custom_op(
+    "resofire::sdtcm", _forward, mutates_args=(),
+    schema=f"({_arguments(Block)}) -> {_tensors(2 + len(Saved._fields))}",
+)  # fmt: skip
+block_backward_op = torch.library.custom_op(
+    "resofire::sdtcm_backward", _backward, mutates_args=(),
+    schema=f"(Tensor? grad, Tensor? grad_rates, {_arguments(Saved)}, {_arguments(Block)}) -> "
+    f"{_tensors(len(Gradients._fields))}",
+)  # fmt: skip
+
+
+def run(block: Block) -> tuple[Tensor, Tensor]:
+    """Run a block over whole sequences.
+
+    Gradients flow to the fields that `Gradients` names, except the thresholds in `coefficients`.
+
+    Args:
+        block: The call.
+
+    Returns:
+        U⁺, like u, and the fire rates [K + 1] of the temporal neurons and the spatial one, float64.
+    """
+    refuse_forward_mode("an SD-TCM block", *(getattr(block, name) for name in Gradients._fields))
+    out, rates, *_ = block_op(*block)
+    return out, rates
+
+
+@block_op.register_fake
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    block = Block(*arguments)
+    u, (neurons, rows, lanes) = block.u, block.coefficients.shape
     steps = u.shape[0] * u.shape[1]
-    return (
-        torch.empty_like(u, memory_format=torch.contiguous_format),
-        u.new_empty(neurons + 1, dtype=torch.float64),
-        torch.empty_like(u, memory_format=torch.contiguous_format),
-        u.new_empty((steps, neurons * words(lanes)), dtype=torch.int64),
-        u.new_empty((steps, words(lanes)), dtype=torch.int64),
-        u.new_empty((neurons, rows // 2, chunk_rows(u, cu_seqlens), padded(lanes))),
+    saved = Saved(
+        r=torch.empty_like(u, memory_format=torch.contiguous_format),
+        token_bits=u.new_empty((steps, neurons * words(lanes)), dtype=torch.int64),
+        channel_bits=u.new_empty((steps, words(lanes)), dtype=torch.int64),
+        checkpoints=u.new_empty((neurons, rows // 2, chunk_rows(u, block.cu_seqlens), padded(lanes))),
+    )
+    out = torch.empty_like(u, memory_format=torch.contiguous_format)
+    return out, u.new_empty(neurons + 1, dtype=torch.float64), *saved
+
+
+@block_backward_op.register_fake
+def _(grad: Tensor | None, grad_rates: Tensor | None, *arguments: Any) -> tuple[Tensor, ...]:
+    block = Block(*arguments[len(Saved._fields) :])
+    shapes = {"gamma": (block.u.shape[2],), "beta": (block.u.shape[2],), "token_amplitude": (), "channel_amplitude": ()}
+    return tuple(
+        block.u.new_empty(shapes[name])
+        if name in shapes
+        else torch.empty_like(getattr(block, name), memory_format=torch.contiguous_format)
+        for name in Gradients._fields
     )
 
 
-@torch.library.custom_op("resofire::sdtcm_backward", mutates_args=())
-def block_backward(
-    grad: Tensor | None,
-    grad_rates: Tensor | None,
-    r: Tensor,
-    token_bits: Tensor,
-    channel_bits: Tensor,
-    checkpoints: Tensor,
-    u: Tensor,
-    coefficients: Tensor,
-    gamma: Tensor | None,
-    beta: Tensor | None,
-    token_weight: Tensor,
-    token_bias: Tensor,
-    channel_weight: Tensor,
-    channel_bias: Tensor,
-    token_amplitude: Tensor | None,
-    channel_amplitude: Tensor | None,
-    mean: Tensor | None,
-    inverse: Tensor | None,
-    keep: Tensor | None,
-    cu_seqlens: Tensor | None,
-    training: bool,
-    keep_scale: float,
-    reset: str,
-    full: bool,
-    token_surrogate: str,
-    token_numbers: Sequence[float],
-    threshold: float,
-    channel_surrogate: str,
-    channel_numbers: Sequence[float],
-    group: str = "",
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of what `Block` lists down to the amplitudes; zeros for what is not there, and for V."""
-    given = Block(
-        u, coefficients, gamma, beta, token_weight, token_bias, channel_weight, channel_bias, token_amplitude,
-        channel_amplitude, mean, inverse, keep, cu_seqlens, training, keep_scale, reset, full, token_surrogate,
-        token_numbers, threshold, channel_surrogate, channel_numbers, group,
-    )  # fmt: skip
-    return _host().backward(given, Kept(r, token_bits, channel_bits, checkpoints), grad, grad_rates)
+def _pack(ctx: Any, block: Block, saved: Saved) -> None:
+    """Store a call for its backward pass: tensors where autograd can free them, the rest beside them."""
+    ctx.save_for_backward(*saved, *(getattr(block, name) for name in _TENSORS))
+    ctx.options = {name: getattr(block, name) for name in _OPTIONS}
 
 
-@block_backward.register_fake
-def _(*inputs: Any) -> tuple[Tensor, ...]:
-    u, coefficients, _, _, token_weight, token_bias, channel_weight, channel_bias = inputs[6:14]
-    lanes = u.shape[2]
-    tensors = (u, coefficients, token_weight, token_bias, channel_weight, channel_bias)
-    x, rows, *synapses = (torch.empty_like(each, memory_format=torch.contiguous_format) for each in tensors)
-    return x, rows, u.new_empty(lanes), u.new_empty(lanes), *synapses, u.new_empty(()), u.new_empty(())
+def _unpack(ctx: Any) -> tuple[Block, Saved]:
+    tensors = iter(ctx.saved_tensors)
+    saved = Saved(*(next(tensors) for _ in Saved._fields))
+    return Block(**dict(zip(_TENSORS, tensors, strict=True)), **ctx.options), saved
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*output[2:], *inputs[:TENSORS])
-    ctx.options = inputs[TENSORS:]
+    _, _, *saved = output
+    _pack(ctx, Block(*inputs), Saved(*saved))
     ctx.set_materialize_grads(False)
 
 
-def _pull_back(ctx: Any, grad: Tensor | None, grad_rates: Tensor | None, *_: object) -> tuple[Any, ...]:
-    absent = (None,) * (4 + len(ctx.options))
-    if grad is None and grad_rates is None:
-        return (None,) * 10 + absent
-    grads = block_backward(grad, grad_rates, *ctx.saved_tensors, *ctx.options)
-    return *(grad if asked else None for grad, asked in zip(grads, ctx.needs_input_grad, strict=False)), *absent
+def _pull_back(ctx: Any, grad: Tensor | None, grad_rates: Tensor | None, *_: object) -> tuple[Tensor | None, ...]:
+    by_name: dict[str, Tensor] = {}
+    if grad is not None or grad_rates is not None:
+        block, saved = _unpack(ctx)
+        by_name = Gradients(*block_backward_op(grad, grad_rates, *saved, *block))._asdict()
+    # torch leaves out trailing arguments that have their default value.
+    needed = zip(Block._fields, ctx.needs_input_grad, strict=False)
+    return tuple(by_name.get(name) if need else None for name, need in needed)
 
 
 def _refuse(ctx: Any, *grads: Tensor) -> Never:
     refuse_double_backward("an SD-TCM block")
 
 
-block.register_autograd(_pull_back, setup_context=_save)
-block_backward.register_autograd(_refuse)
+block_op.register_autograd(_pull_back, setup_context=_save)
+block_backward_op.register_autograd(_refuse)
+
+
+def has_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 matrices in hardware (AVX512-BF16 or AMX).
+
+    Without the instruction such a product is emulated, about 50 times slower than float32.
+    """
+    checks = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
+    return torch.backends.mkldnn.is_available() and any(check is not None and check() for check in checks)
+
+
+def require_gradient_dtype(op: str, value: str) -> None:
+    """Raise ValueError if a type for the gradient products is unknown or this CPU does not have it."""
+    require_choice(op, "gradient_dtype", value, GRADIENT_DTYPES)
+    if value == "bfloat16" and not has_bfloat16():
+        raise ValueError(
+            f"{op}: gradient_dtype must be 'float32' on this CPU, which has neither AVX512-BF16 nor AMX, got 'bfloat16'"
+        )
 
 
 def why_not(u: Tensor) -> str | None:
-    """Why a stream cannot go through the fused block."""
+    """Why a stream cannot go through this operator; None if it can."""
     if not HAVE_NUMBA:
         return "not available: the package numba is not installed"
     if u.device.type != "cpu":

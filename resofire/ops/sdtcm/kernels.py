@@ -11,8 +11,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from .. import surrogate as surrogates
-from ..fused.kernels import compiled, fingerprint, inline
-from ..fused.simd import load, store, store_mask
+from ..neuron_scan.kernels import compiled, fingerprint, inline
+from ..neuron_scan.simd import load, store, store_mask
 from ..spike_linear import kernels as events
 from ..spike_linear.kernels import (
     GROUP,

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..fused import HAVE_NUMBA, TILE_BYTES
-from ..fused.threads import share_out
-from ..surrogate import refuse_double_backward
+from ..neuron_scan import HAVE_NUMBA, TILE_BYTES
+from ..neuron_scan.threads import share_out
+from ..surrogate import refuse_double_backward, refuse_forward_mode
 from .call import LinearCall
 
 # A little below the share of active inputs at which adding rows takes as long as the dense product:
@@ -81,7 +81,7 @@ def flat_bits(bits: Tensor) -> np.ndarray:
 @torch.library.custom_op("resofire::pack_spikes", mutates_args=())
 def pack_spikes(spikes: Tensor) -> tuple[Tensor, Tensor]:
     """Spikes [..., in] as bits [M, words], and their amplitude; see `LinearCall.packed`."""
-    from ..fused import simd
+    from ..neuron_scan import simd
     from .kernels import first_kernel, pack_kernel
 
     lanes = spikes.shape[-1]
@@ -131,8 +131,8 @@ def _require_layout(leading: tuple[int, ...], bits: Tensor, weight: Tensor, colu
 @torch.library.custom_op("resofire::spike_linear", mutates_args=())
 def event_linear(spikes: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """spikes Wᵀ + b from the bits and amplitude of the spikes, whose own numbers are not read."""
-    from ..fused import simd
-    from ..fused.scan import past_cache
+    from ..neuron_scan import simd
+    from ..neuron_scan.cpu import past_cache
     from .kernels import GROUP, linear_kernel
 
     factor = float(amplitude)
@@ -160,7 +160,7 @@ def _(spikes: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor, bias: Ten
 @torch.library.custom_op("resofire::spike_linear_backward", mutates_args=())
 def event_linear_backward(grad: Tensor, bits: Tensor, amplitude: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of weight and bias."""
-    from ..fused import simd
+    from ..neuron_scan import simd
     from .kernels import WIDE_GROUP, weight_kernel
 
     _require_layout(grad.shape[:-1], bits, weight, grad.shape[-1], grad.dtype)
@@ -209,6 +209,7 @@ event_linear_backward.register_autograd(_refuse)
 
 
 def run(call: LinearCall) -> Tensor:
+    refuse_forward_mode("spike_linear", call.spikes, call.weight, call.bias)
     return event_linear(call.spikes, *call.packed(), call.weight, call.bias)
 
 

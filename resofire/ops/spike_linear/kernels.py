@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..fused import TILE_BYTES, simd
-from ..fused.kernels import compiled, fingerprint, inline
-from ..fused.simd import add_wide, differs, load, lowest, store, stream, zeros_like
+from ..neuron_scan import TILE_BYTES, simd
+from ..neuron_scan.kernels import compiled, fingerprint, inline
+from ..neuron_scan.simd import add_wide, differs, load, lowest, store, stream, zeros_like
 
 VECTORS = TILE_BYTES // simd.BYTES  # four: their sums stay in registers, and their additions do not wait for each other
 GROUP = 64  # time steps that go through a tile together

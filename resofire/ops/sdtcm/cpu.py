@@ -1,4 +1,4 @@
-"""The host side of the fused block: what runs when, and where it is kept."""
+"""The host side of the fused block: what runs when, and where it is saved."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,38 +6,58 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..fused import chunk_rows, padded, simd
-from ..fused.kernels import RESETS, backward_kernel, forward_kernel
-from ..fused.scan import deal, flat, past_cache, plan_of, widened
-from ..fused.threads import share_out
-from ..moments.fused import add_affine
+from ..moments.cpu import add_affine
+from ..neuron_scan import chunk_rows, padded, simd
+from ..neuron_scan.cpu import deal, flat, past_cache, plan_of, widened
+from ..neuron_scan.kernels import RESETS, backward_kernel, forward_kernel
+from ..neuron_scan.threads import share_out
 from ..spike_linear.events import flat_bits, most_rooms, padded_row, shares, sums_for, tiled, untiled, words
 from ..spike_linear.kernels import GROUP, WIDE_GROUP
 from ..surrogate import surrogate_from
-from . import Block, Kept
+from . import Block, Gradients, Output, Saved
 from .kernels import mix_kernel, unmix_kernel
 
 # Sequences go through the block in spans of about this size, small enough for what is read again to be still near.
 SPAN_BYTES = 8 << 20
 
 
+class _GradientProduct:
+    """grad @ weight: the gradient of a Linear's spikes, in float32 or rounded to bfloat16 (operands and result).
+
+    A float64 block stays in float64: it is the yardstick."""
+
+    def __init__(self, weight: Tensor, rows: int, dtype: str) -> None:
+        self.weight, self.rounded = weight, dtype == "bfloat16" and weight.dtype == torch.float32
+        if self.rounded:
+            self.weight = weight.bfloat16()
+            self.grad, self.product = (self.weight.new_empty((rows, columns)) for columns in weight.shape)
+
+    def __call__(self, grad: Tensor, out: Tensor) -> None:
+        if not self.rounded:
+            torch.mm(grad, self.weight, out=out)
+            return
+        rows = len(grad)
+        torch.mm(self.grad[:rows].copy_(grad), self.weight, out=self.product[:rows])
+        out.copy_(self.product[:rows])
+
+
 class _Walk:
     """The temporal neurons of a block on their way through its sequences, span by span."""
 
-    def __init__(self, given: Block) -> None:
-        self.u, self.lanes, self.pitch = given.u, given.u.shape[2], padded(given.u.shape[2])
-        self.resonant = given.coefficients.shape[1] == 4
-        self.width = simd.BYTES // given.u.element_size()
+    def __init__(self, block: Block) -> None:
+        self.u, self.lanes, self.pitch = block.u, block.u.shape[2], padded(block.u.shape[2])
+        self.resonant = block.coefficients.shape[1] == 4
+        self.width = simd.BYTES // block.u.element_size()
         self.threads = torch.get_num_threads()
-        self.plan = plan_of(given.u, self.resonant, given.cu_seqlens)[0]
-        self.source, self.at = flat(given.u)
-        self.norm = _norm_rows(given)
+        self.plan = plan_of(block.u, self.resonant, block.cu_seqlens)[0]
+        self.source, self.at = flat(block.u)
+        self.norm = _norm_rows(block)
         self.rows = []
-        for neuron in given.coefficients:
+        for neuron in block.coefficients:
             wide = widened(torch.cat((neuron, self.norm)), self.pitch)
             wide[neuron.shape[0] - 1, self.lanes :] = torch.inf  # lanes that are not there do not fire
             self.rows.append(wide.view(-1).numpy())
-        shape = (len(self.rows), given.coefficients.shape[1] // 2, len(self.plan), self.pitch)
+        shape = (len(self.rows), block.coefficients.shape[1] // 2, len(self.plan), self.pitch)
         self.state = np.zeros(shape, self.source.dtype)  # going back, its gradient
 
     def spans(self) -> Iterator[tuple[int, int, int, int]]:
@@ -62,22 +82,22 @@ class _Walk:
         share_out(walk, tasks, min(self.threads, len(tasks)))
 
 
-def _norm_rows(given: Block) -> Tensor:
-    """inv, off, γ, β with N(x) = γ (x inv + off) + β; see `fused.kernels`."""
-    if given.gamma is None or given.beta is None or given.mean is None or given.inverse is None:
-        one, zero = given.u.new_ones(given.u.shape[2]), given.u.new_zeros(given.u.shape[2])
+def _norm_rows(block: Block) -> Tensor:
+    """inv, off, γ, β with N(x) = γ (x inv + off) + β; see `neuron_scan.kernels`."""
+    if block.gamma is None or block.beta is None or block.mean is None or block.inverse is None:
+        one, zero = block.u.new_ones(block.u.shape[2]), block.u.new_zeros(block.u.shape[2])
         return torch.stack((one, zero, one, zero))
-    return torch.stack((given.inverse, -given.mean * given.inverse, given.gamma, given.beta))
+    return torch.stack((block.inverse, -block.mean * block.inverse, block.gamma, block.beta))
 
 
-def _factors(given: Block) -> list[float]:
+def _factors(block: Block) -> list[float]:
     """What the weights are multiplied by: amplitude, and the scale of what dropout keeps."""
-    amplitudes = (given.token_amplitude, given.channel_amplitude)
-    return [given.keep_scale * (1.0 if amplitude is None else float(amplitude)) for amplitude in amplitudes]
+    amplitudes = (block.token_amplitude, block.channel_amplitude)
+    return [block.keep_scale * (1.0 if amplitude is None else float(amplitude)) for amplitude in amplitudes]
 
 
-def _keep_rows(given: Block) -> list[np.ndarray]:
-    return [np.empty(0, np.uint8)] * 2 if given.keep is None else [row.numpy() for row in given.keep]
+def _keep_rows(block: Block) -> list[np.ndarray]:
+    return [np.empty(0, np.uint8)] * 2 if block.keep is None else [row.numpy() for row in block.keep]
 
 
 def _drop(rows: Tensor, keep: np.ndarray) -> None:
@@ -85,114 +105,117 @@ def _drop(rows: Tensor, keep: np.ndarray) -> None:
     rows.index_fill_(0, torch.from_numpy(np.flatnonzero(keep == 0)), 0.0)
 
 
-def _require_layout(given: Block, **kept: tuple[Tensor, tuple[int, ...], torch.dtype]) -> None:
+def _require_layout(block: Block, **kept: tuple[Tensor, tuple[int, ...], torch.dtype]) -> None:
     """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
-    u, (count, rows, lanes) = given.u, given.coefficients.shape
-    if u.dim() != 3 or (given.cu_seqlens is not None and u.shape[0] != 1):
+    u, (count, rows, lanes) = block.u, block.coefficients.shape
+    if u.dim() != 3 or (block.cu_seqlens is not None and u.shape[0] != 1):
         raise ValueError(f"sdtcm: u must be [B, T, N], or [1, S, N] when packed, got {list(u.shape)}")
     if count not in (1, 2) or rows not in (2, 4):
-        raise ValueError(f"sdtcm: coefficients must be [1 or 2, 2 or 4, N], got {list(given.coefficients.shape)}")
+        raise ValueError(f"sdtcm: coefficients must be [1 or 2, 2 or 4, N], got {list(block.coefficients.shape)}")
     wanted = {
         "coefficients": (count, rows, u.shape[2]), "gamma": (lanes,), "beta": (lanes,), "mean": (lanes,),
         "inverse": (lanes,), "token_weight": (lanes, count * lanes), "token_bias": (lanes,),
         "channel_weight": (lanes, lanes), "channel_bias": (lanes,), "token_amplitude": (), "channel_amplitude": (),
     }  # fmt: skip
-    found = {name: (getattr(given, name), shape, u.dtype) for name, shape in wanted.items()}
-    found["keep"] = (given.keep, (2, u.shape[0] * u.shape[1]), torch.uint8)
+    found = {name: (getattr(block, name), shape, u.dtype) for name, shape in wanted.items()}
+    found["keep"] = (block.keep, (2, u.shape[0] * u.shape[1]), torch.uint8)
     found |= kept
     for name, (value, shape, dtype) in found.items():
         if value is not None and (value.shape != shape or value.dtype != dtype):
             raise ValueError(f"sdtcm: {name} must be {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}")
 
 
-def forward(given: Block) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    _require_layout(given)
-    given = given._replace(u=given.u.contiguous())
-    u, count, lanes = given.u, given.coefficients.shape[0], given.u.shape[2]
-    walk, row, steps = _Walk(given), words(lanes), u.shape[0] * u.shape[1]
+def forward(block: Block) -> Output:
+    _require_layout(block)
+    block = block._replace(u=block.u.contiguous())
+    u, count, lanes = block.u, block.coefficients.shape[0], block.u.shape[2]
+    walk, row, steps = _Walk(block), words(lanes), u.shape[0] * u.shape[1]
     token_bits, channel_bits = (u.new_zeros((steps, n * row), dtype=torch.int64) for n in (count, 1))
     r, out = torch.empty_like(u), torch.empty_like(u)
-    kept = u.new_zeros((*walk.state.shape[:2], chunk_rows(u, given.cu_seqlens), walk.pitch))
-    fire, mix = forward_kernel(walk.width, walk.resonant, RESETS[given.reset], True), mix_kernel(walk.width)
-    token_factor, channel_factor = _factors(given)
-    token_keep, channel_keep = _keep_rows(given)
-    threshold = padded_row(torch.full_like(given.token_bias, given.threshold), u, lanes, torch.inf)
+    checkpoints = u.new_zeros((*walk.state.shape[:2], chunk_rows(u, block.cu_seqlens), walk.pitch))
+    fire, mix = forward_kernel(walk.width, walk.resonant, RESETS[block.reset], True), mix_kernel(walk.width)
+    token_factor, channel_factor = _factors(block)
+    token_keep, channel_keep = _keep_rows(block)
+    threshold = padded_row(torch.full_like(block.token_bias, block.threshold), u, lanes, torch.inf)
     rest = (
-        walk.source, lanes, flat_bits(token_bits), count * row, tiled(given.token_weight, count, token_factor),
-        padded_row(given.token_bias * given.keep_scale, u, lanes), token_keep, threshold, flat_bits(channel_bits),
-        channel_bits.view(-1).numpy().view(np.uint8), row, tiled(given.channel_weight, 1, channel_factor),
-        padded_row(given.channel_bias * given.keep_scale, u, lanes), channel_keep, r.view(-1).numpy(),
-        out.view(-1).numpy(), given.keep is not None, past_cache(r), past_cache(out),
+        walk.source, lanes, flat_bits(token_bits), count * row, tiled(block.token_weight, count, token_factor),
+        padded_row(block.token_bias * block.keep_scale, u, lanes), token_keep, threshold, flat_bits(channel_bits),
+        channel_bits.view(-1).numpy().view(np.uint8), row, tiled(block.channel_weight, 1, channel_factor),
+        padded_row(block.channel_bias * block.keep_scale, u, lanes), channel_keep, r.view(-1).numpy(),
+        out.view(-1).numpy(), block.keep is not None, past_cache(r), past_cache(out),
     )  # fmt: skip
     bits, pitch = token_bits.view(-1).numpy().view(np.uint8), 8 * count * row
     for first, last, begin, end in walk.spans():
         for k in range(count):
             walk.run(
                 (first, last), fire, bits, (pitch * u.shape[1], pitch, 1, 8 * row * k), False, walk.rows[k], walk.pitch,
-                walk.state[k].reshape(-1), kept[k].view(-1).numpy(), k == 1,
+                walk.state[k].reshape(-1), checkpoints[k].view(-1).numpy(), k == 1,
             )  # fmt: skip
         stretches = [(begin + low, begin + high) for low, high in shares(end - begin, walk.threads, GROUP)]
         share_out(lambda stretch: mix(*stretch, *rest), stretches, walk.threads)
     fired = (*token_bits.view(steps, count, row).unbind(1), channel_bits)
     rates = [int(np.bitwise_count(each.numpy().view(np.uint64)).sum()) / max(1, u.numel()) for each in fired]
-    return out, u.new_tensor(rates, dtype=torch.float64), r, token_bits, channel_bits, kept
+    saved = Saved(r, token_bits, channel_bits, checkpoints)
+    return Output(out, u.new_tensor(rates, dtype=torch.float64), saved)
 
 
-def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor | None) -> tuple[Tensor, ...]:
-    given = given._replace(u=given.u.contiguous())
-    u, count, lanes = given.u, given.coefficients.shape[0], given.u.shape[2]
-    steps, row, rows = u.shape[0] * u.shape[1], words(lanes), chunk_rows(u, given.cu_seqlens)
+def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor | None) -> Gradients:
+    block = block._replace(u=block.u.contiguous())
+    u, count, lanes = block.u, block.coefficients.shape[0], block.u.shape[2]
+    steps, row, rows = u.shape[0] * u.shape[1], words(lanes), chunk_rows(u, block.cu_seqlens)
     pull = torch.zeros_like(u) if grad is None else grad.contiguous()
     _require_layout(
-        given, grad=(pull, tuple(u.shape), u.dtype), r=(kept.r, tuple(u.shape), u.dtype),
-        token_bits=(kept.token_bits, (steps, count * row), torch.int64),
-        channel_bits=(kept.channel_bits, (steps, row), torch.int64),
-        checkpoints=(kept.checkpoints, (count, given.coefficients.shape[1] // 2, rows, padded(lanes)), u.dtype),
+        block, grad=(pull, tuple(u.shape), u.dtype), r=(saved.r, tuple(u.shape), u.dtype),
+        token_bits=(saved.token_bits, (steps, count * row), torch.int64),
+        channel_bits=(saved.channel_bits, (steps, row), torch.int64),
+        checkpoints=(saved.checkpoints, (count, block.coefficients.shape[1] // 2, rows, padded(lanes)), u.dtype),
     )  # fmt: skip
-    walk, pull = _Walk(given), pull.view(steps, lanes)
-    token_surrogate = surrogate_from(given.token_surrogate, list(given.token_numbers))
-    channel_surrogate = surrogate_from(given.channel_surrogate, list(given.channel_numbers))
+    walk, pull = _Walk(block), pull.view(steps, lanes)
+    token_surrogate = surrogate_from(block.token_surrogate, list(block.token_numbers))
+    channel_surrogate = surrogate_from(block.channel_surrogate, list(block.channel_numbers))
     assert token_surrogate.numba is not None
     assert channel_surrogate.numba is not None
     unmix = unmix_kernel(walk.width, channel_surrogate.numba, channel_surrogate.vector)
     go_back = backward_kernel(
-        walk.width, walk.resonant, RESETS[given.reset], given.full and given.reset != "none", token_surrogate.numba,
+        walk.width, walk.resonant, RESETS[block.reset], block.full and block.reset != "none", token_surrogate.numba,
         token_surrogate.vector, True,
     )  # fmt: skip
 
-    token_factor, channel_factor = _factors(given)
-    token_weight, channel_weight = given.token_weight * token_factor, given.channel_weight * channel_factor
-    token_keep, channel_keep = _keep_rows(given)
+    token_factor, channel_factor = _factors(block)
+    token_keep, channel_keep = _keep_rows(block)
     # The gradient of S', then of R, and in the end of u; and that of the temporal spikes, for one span.
     x = u.new_empty((steps, lanes))
-    spikes = u.new_empty((max((end - begin for *_, begin, end in walk.spans()), default=0), count * lanes))
+    longest = max((end - begin for *_, begin, end in walk.spans()), default=0)
+    spikes = u.new_empty((longest, count * lanes))
+    through_token = _GradientProduct(block.token_weight * token_factor, longest, block.gradient_dtype)
+    through_channel = _GradientProduct(block.channel_weight * channel_factor, longest, block.gradient_dtype)
     # What each spike contributes to the fire rates.
     number = walk.source.dtype.type
     more = u.new_zeros(count + 1) if grad_rates is None else grad_rates / max(1, u.numel())
-    token_numbers, channel_numbers = (tuple(map(number, n)) for n in (given.token_numbers, given.channel_numbers))
+    token_numbers, channel_numbers = (tuple(map(number, n)) for n in (block.token_numbers, block.channel_numbers))
     most = most_rooms(walk.threads, count * lanes, lanes, u.element_size())
     stretches = {
         begin: [(begin + low, begin + high) for low, high in shares(end - begin, walk.threads, WIDE_GROUP, most)]
         for *_, begin, end in walk.spans()
     }
     pieces = max(map(len, stretches.values()), default=1)
-    token_sums, channel_sums = (sums_for(u, pieces, bits, lanes) for bits in (kept.token_bits, kept.channel_bits))
+    token_sums, channel_sums = (sums_for(u, pieces, bits, lanes) for bits in (saved.token_bits, saved.channel_bits))
     token_room, channel_room = (sums.view(pieces, -1).numpy() for sums in (token_sums, channel_sums))
     sums = np.zeros((count, 4 if walk.resonant else 3, *walk.state.shape[2:]))
     arrays = (
-        pull.view(-1).numpy(), x.view(-1).numpy(), kept.r.view(-1).numpy(), lanes, number(given.threshold),
-        number(more[-1]), channel_numbers, flat_bits(kept.token_bits), kept.token_bits.shape[1], token_keep,
-        flat_bits(kept.channel_bits), kept.channel_bits.shape[1], channel_keep, given.keep is not None,
+        pull.view(-1).numpy(), x.view(-1).numpy(), saved.r.view(-1).numpy(), lanes, number(block.threshold),
+        number(more[-1]), channel_numbers, flat_bits(saved.token_bits), saved.token_bits.shape[1], token_keep,
+        flat_bits(saved.channel_bits), saved.channel_bits.shape[1], channel_keep, block.keep is not None,
     )  # fmt: skip
     for first, last, begin, end in walk.spans():
-        torch.mm(pull[begin:end], channel_weight, out=x[begin:end])
+        through_channel(pull[begin:end], x[begin:end])
         _drop(x[begin:end], channel_keep[begin:end])
         share_out(
             lambda piece: unmix(*piece[1], *arrays, token_room[piece[0]], channel_room[piece[0]]),
             list(enumerate(stretches[begin])), walk.threads,
         )  # fmt: skip
         here = spikes[: end - begin]
-        torch.mm(x[begin:end], token_weight, out=here)
+        through_token(x[begin:end], here)
         _drop(here, token_keep[begin:end])
         pitch = count * lanes
         for k in range(count):
@@ -200,26 +223,32 @@ def backward(given: Block, kept: Kept, grad: Tensor | None, grad_rates: Tensor |
             place = (pitch * u.shape[1], pitch, 1, k * lanes - pitch * begin)
             walk.run(
                 (first, last), go_back, spikes.view(-1).numpy(), place, number(more[k]), x.view(-1).numpy(), walk.at,
-                False, walk.rows[k], walk.pitch, kept.checkpoints[k].reshape(-1).numpy(), token_numbers,
+                False, walk.rows[k], walk.pitch, saved.checkpoints[k].reshape(-1).numpy(), token_numbers,
                 walk.state[k].reshape(-1), sums[k].reshape(-1), k == 1,
             )  # fmt: skip
 
     grad_token, grad_token_bias = untiled(token_sums, count, lanes, lanes)
     grad_channel, grad_channel_bias = untiled(channel_sums, 1, lanes, lanes)
     by_neuron = torch.from_numpy(sums.sum(2)[..., :lanes])
-    grad_coefficients, grad_gamma, grad_beta = _through_current(by_neuron, given.coefficients, walk.norm)
-    if given.training and given.gamma is not None and (steps or given.group):
-        _through_statistics(x, u, grad_gamma, grad_beta, walk.norm, given.group)
-    return (
-        x.view(u.shape), grad_coefficients, grad_gamma.to(u.dtype), grad_beta.to(u.dtype), grad_token * token_factor,
-        grad_token_bias * given.keep_scale, grad_channel * channel_factor, grad_channel_bias * given.keep_scale,
-        (grad_token * given.token_weight).sum() * given.keep_scale,
-        (grad_channel * given.channel_weight).sum() * given.keep_scale,
-    )  # fmt: skip
+    grad_coefficients, grad_gamma, grad_beta = _through_current(by_neuron, block.coefficients, walk.norm)
+    if block.training and block.gamma is not None and (steps or block.group):
+        _through_statistics(x, u, grad_gamma, grad_beta, walk.norm, block.group)
+    return Gradients(
+        u=x.view(u.shape),
+        coefficients=grad_coefficients,
+        gamma=grad_gamma.to(u.dtype),
+        beta=grad_beta.to(u.dtype),
+        token_weight=grad_token * token_factor,
+        token_bias=grad_token_bias * block.keep_scale,
+        channel_weight=grad_channel * channel_factor,
+        channel_bias=grad_channel_bias * block.keep_scale,
+        token_amplitude=(grad_token * block.token_weight).sum() * block.keep_scale,
+        channel_amplitude=(grad_channel * block.channel_weight).sum() * block.keep_scale,
+    )
 
 
 def _through_current(sums: Tensor, coefficients: Tensor, norm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of coefficients, γ and β from the sums that a kernel takes in a block: see `fused.kernels`."""
+    """The gradients of coefficients, γ and β from the sums of the kernel inside a block: see `neuron_scan.kernels`."""
     gamma, beta = norm[2:].double()
     grads = coefficients.new_zeros(coefficients.shape)
     if coefficients.shape[1] == 4:

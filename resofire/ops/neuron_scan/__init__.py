@@ -1,29 +1,28 @@
-"""The fused neuron: one walk through time that reads the current once and writes the spikes once.
+"""The scan of both neurons: one walk through time that reads the current once and writes the spikes once.
 
-PRF and LIF are one family, and the fused kernels are written for it:
+PRF and LIF are one family, and the kernels are written for it:
 
     resonant (PRF)    coefficients [4, N] = φ_re, φ_im, Δ, V    state [2, B, N] = v, r
     otherwise (LIF)   coefficients [2, N] = β, V                state [1, B, N] = v
 
-with the equations of `resofire.ops.prf` and `resofire.ops.lif`. The forward pass keeps the state every CHUNK steps, and
-the backward pass walks back chunk by chunk, computing the potentials of a chunk again from there: that is all that is
-kept beside input and output.
+with the equations of `resofire.ops.prf` and `resofire.ops.lif`. The forward pass saves the state every CHUNK steps; the
+backward pass goes back chunk by chunk and recomputes the potentials from there. Nothing else is saved.
 
-Here the operators are defined for torch (schema, shapes, autograd). What runs is imported when it first does:
-`scan.py` on the CPU, with its kernels in `kernels.py` (Numba), and `gpu.py`, with its kernels in `triton.py`.
+This file defines the operators for torch (schema, shapes, autograd). Implementations are imported on first use:
+`cpu.py` with the kernels of `kernels.py` (Numba), and `gpu.py` with those of `triton.py`.
 """
 
 import importlib
 import importlib.util
 import os
 from collections.abc import Sequence
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 import torch
 from torch import Tensor
 
 from ..registry import Call, Result
-from ..surrogate import refuse_double_backward
+from ..surrogate import refuse_double_backward, refuse_forward_mode
 
 HAVE_NUMBA = importlib.util.find_spec("numba") is not None
 HAVE_TRITON = importlib.util.find_spec("triton") is not None
@@ -46,23 +45,59 @@ def chunk_rows(current: Tensor, cu_seqlens: Tensor | None) -> int:
     return length // CHUNK + cu_seqlens.shape[0]
 
 
-def _require_layout(current: Tensor, coefficients: Tensor, cu_seqlens: Tensor | None) -> int:
-    """Checks what a kernel takes on trust, for whoever calls the operator itself (an exported graph does), and counts
-    the sequences."""
+class Inputs(NamedTuple):
+    """The tensors that a walk reads, forward and backward."""
+
+    current: Tensor  # [B, T, N], or [1, S, N] when packed
+    coefficients: Tensor  # [4 or 2, N], as at the top of this file
+    cu_seqlens: Tensor | None
+
+    @property
+    def resonant(self) -> bool:
+        return self.coefficients.shape[0] == 4
+
+    @property
+    def sequences(self) -> int:
+        return self.current.shape[0] if self.cu_seqlens is None else self.cu_seqlens.shape[0] - 1
+
+    @property
+    def states(self) -> int:
+        return self.coefficients.shape[0] // 2
+
+
+class Options(NamedTuple):
+    """The settings of a walk; at the operator's boundary they follow the tensors, in this order."""
+
+    reset: str
+    full: bool  # whether the spike inside the reset carries a gradient
+    surrogate: str
+    numbers: Sequence[float]  # of the surrogate
+    reverse: bool
+
+
+class Grads(NamedTuple):
+    """The gradients that reach the outputs; None where nothing depends on one."""
+
+    spikes: Tensor | None  # like current
+    state: Tensor | None  # [C', B, N]
+
+
+def _require_layout(inputs: Inputs) -> None:
+    """Check the shapes that kernels rely on: an exported graph calls the operator without the public functions."""
+    current, coefficients, cu_seqlens = inputs
     if current.dim() != 3 or (cu_seqlens is not None and (cu_seqlens.dim() != 1 or current.shape[0] != 1)):
         raise ValueError(f"neuron: current must be [B, T, N], or [1, S, N] when packed, got {list(current.shape)}")
     if coefficients.dim() != 2 or coefficients.shape[0] not in (2, 4) or coefficients.shape[1] != current.shape[2]:
-        wanted = f"[2 or 4, {current.shape[2]}]"
-        raise ValueError(f"neuron: coefficients must have shape {wanted}, got {list(coefficients.shape)}")
-    return current.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+        shape = f"[2 or 4, {current.shape[2]}]"
+        raise ValueError(f"neuron: coefficients must have shape {shape}, got {list(coefficients.shape)}")
 
 
-def _require_like(name: str, value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    if value.shape != shape or value.dtype != dtype:
+def _require_like(name: str, value: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if value is not None and (value.shape != shape or value.dtype != dtype):
         raise ValueError(f"neuron: {name} must be {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}")
 
 
-class FusedOp:
+class NeuronOp:
     """A forward and a backward operator of torch, run by one module of this package."""
 
     def __init__(self, backend: str, module: str) -> None:
@@ -83,9 +118,10 @@ class FusedOp:
             numbers: Sequence[float],
             reverse: bool,
         ) -> tuple[Tensor, Tensor, Tensor]:
-            sequences = _require_layout(current, coefficients, cu_seqlens)
-            _require_like("state", state, (coefficients.shape[0] // 2, sequences, current.shape[2]), coefficients.dtype)
-            return kernel().forward(current, coefficients, state, cu_seqlens, reset, reverse)
+            inputs = Inputs(current, coefficients, cu_seqlens)
+            _require_layout(inputs)
+            _require_like("state", state, (inputs.states, inputs.sequences, current.shape[2]), coefficients.dtype)
+            return kernel().forward(inputs, state, Options(reset, full, surrogate, numbers, reverse))
 
         @forward.register_fake
         def _(
@@ -108,17 +144,14 @@ class FusedOp:
             numbers: Sequence[float],
             reverse: bool,
         ) -> tuple[Tensor, Tensor, Tensor]:
-            sequences, states = _require_layout(current, coefficients, cu_seqlens), coefficients.shape[0] // 2
-            rows = (states, chunk_rows(current, cu_seqlens), padded(current.shape[2]))
-            _require_like("checkpoints", checkpoints, rows, coefficients.dtype)
-            if grad_spikes is not None:
-                _require_like("grad_spikes", grad_spikes, tuple(current.shape), current.dtype)
-            if grad_state is not None:
-                _require_like("grad_state", grad_state, (states, sequences, current.shape[2]), coefficients.dtype)
-            return kernel().backward(
-                grad_spikes, grad_state, current, coefficients, checkpoints, cu_seqlens, reset, full, surrogate,
-                list(numbers), reverse,
-            )  # fmt: skip
+            inputs = Inputs(current, coefficients, cu_seqlens)
+            _require_layout(inputs)
+            rows, lanes, dtype = chunk_rows(current, cu_seqlens), current.shape[2], coefficients.dtype
+            _require_like("checkpoints", checkpoints, (inputs.states, rows, padded(lanes)), dtype)
+            _require_like("grad_spikes", grad_spikes, tuple(current.shape), current.dtype)
+            _require_like("grad_state", grad_state, (inputs.states, inputs.sequences, lanes), dtype)
+            options = Options(reset, full, surrogate, numbers, reverse)
+            return kernel().backward(inputs, checkpoints, Grads(grad_spikes, grad_state), options)
 
         @backward.register_fake
         def _(
@@ -130,20 +163,24 @@ class FusedOp:
             cu_seqlens: Tensor | None,
             *rest: object,
         ) -> tuple[Tensor, Tensor, Tensor]:
-            sequences = current.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+            sequences = Inputs(current, coefficients, cu_seqlens).sequences
             state = checkpoints.new_empty((checkpoints.shape[0], sequences, current.shape[2]))
             return torch.empty_like(current), torch.empty_like(coefficients), state
 
         def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-            current, coefficients, _, cu_seqlens, *ctx.options = inputs
+            current, coefficients, _, cu_seqlens, *options = inputs
             ctx.save_for_backward(current, coefficients, output[2], cu_seqlens)
+            ctx.options = Options(*options)
             ctx.set_materialize_grads(False)
 
         def pull_back(ctx: Any, grad_spikes: Tensor | None, grad_state: Tensor | None, _: object) -> tuple[Any, ...]:
+            not_differentiable = (None,) * (1 + len(Options._fields))  # cu_seqlens and the options
             if grad_spikes is None and grad_state is None:
-                return (None,) * (4 + len(ctx.options))
-            grads = backward(grad_spikes, grad_state, *ctx.saved_tensors, *ctx.options)
-            return (*grads, None, *(None for _ in ctx.options))
+                return None, None, None, *not_differentiable
+            grad_current, grad_coefficients, grad_initial = backward(
+                grad_spikes, grad_state, *ctx.saved_tensors, *ctx.options
+            )
+            return grad_current, grad_coefficients, grad_initial, *not_differentiable
 
         def refuse(ctx: Any, *grads: Tensor) -> Never:
             refuse_double_backward("a neuron")
@@ -153,15 +190,14 @@ class FusedOp:
         self.forward, self.backward = forward, backward
 
     def run(self, call: Call, current: Tensor) -> Result:
-        spikes, state, _ = self.forward(
-            current, call.coefficients, call.state, call.cu_seqlens, call.reset, call.full,
-            call.surrogate.name, call.surrogate.numbers, call.reverse,
-        )  # fmt: skip
+        refuse_forward_mode("a neuron", current, call.coefficients, call.state)
+        options = Options(call.reset, call.full, call.surrogate.name, call.surrogate.numbers, call.reverse)
+        spikes, state, _ = self.forward(current, call.coefficients, call.state, call.cu_seqlens, *options)
         return Result(spikes.to(call.current.dtype), state)
 
 
-scan_op = FusedOp("scan", "scan")
-triton_op = FusedOp("triton", "gpu")
+scan_op = NeuronOp("scan", "cpu")
+triton_op = NeuronOp("triton", "gpu")
 
 
 def run_scan(call: Call) -> Result:

@@ -1,4 +1,4 @@
-"""The fused neuron on the CPU, in Numba.
+"""The scan of both neurons on the CPU, in Numba.
 
 A task is one sequence and a group of lanes. It goes through time in chunks, and within a chunk through the lanes in
 tiles as wide as a vector (`simd`), whose state stays in registers from the first step of the chunk to the last. A tile
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..checks import require_bounds
 from ..surrogate import surrogate_from
-from . import CHUNK, chunk_rows, padded, simd
+from . import CHUNK, Grads, Inputs, Options, chunk_rows, padded, simd
 from .kernels import RESETS, backward_kernel, forward_kernel
 from .threads import share_out
 
@@ -118,13 +118,12 @@ def past_cache(tensor: Tensor) -> bool:
     return aligned and tensor.numel() * tensor.element_size() >= STREAM_BYTES
 
 
-def forward(
-    current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, reset: str, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def forward(inputs: Inputs, state: Tensor, options: Options) -> tuple[Tensor, Tensor, Tensor]:
     """Spikes, final state and checkpoints [C', rows, padded N] of a call; see the package for the shapes."""
+    current, coefficients, cu_seqlens = inputs
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan, shares = plan_of(current, coefficients.shape[0] == 4, cu_seqlens)
+    plan, shares = plan_of(current, inputs.resonant, cu_seqlens)
     spikes = torch.empty_like(current)
     kept = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
     # A result must not hold old memory: the last lanes may stay unused, and a row between two packed sequences.
@@ -134,55 +133,42 @@ def forward(
         source, at = flat(current)
         out, out_at = flat(spikes)
         width = simd.BYTES // current.element_size()
-        kernel = forward_kernel(width, coefficients.shape[0] == 4, RESETS[reset])
+        kernel = forward_kernel(width, inputs.resonant, RESETS[options.reset])
         _run(
             kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
             widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(), kept.view(-1).numpy(),
-            reverse,
+            options.reverse,
         )  # fmt: skip
     return spikes, running[..., :lanes].clone(), kept
 
 
-def backward(
-    grad_spikes: Tensor | None,
-    grad_state: Tensor | None,
-    current: Tensor,
-    coefficients: Tensor,
-    checkpoints: Tensor,
-    cu_seqlens: Tensor | None,
-    reset: str,
-    full: bool,
-    surrogate: str,
-    numbers: list[float],
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, options: Options) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of current, coefficients and initial state."""
+    current, coefficients, cu_seqlens = inputs
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan, shares = plan_of(current, coefficients.shape[0] == 4, cu_seqlens)
+    plan, shares = plan_of(current, inputs.resonant, cu_seqlens)
     sequences, states = len(plan), checkpoints.shape[0]
     grad_current = torch.empty_like(current)
-    if grad_state is None:
-        grad_state = current.new_zeros((states, sequences, lanes))
+    grad_state = current.new_zeros((states, sequences, lanes)) if grads.state is None else grads.state
     running = widened(grad_state, pitch)
     sums = np.zeros((coefficients.shape[0], sequences, pitch))
     if current.numel():
         # A gradient that is missing is a single zero, read again and again.
-        grads = current.new_zeros(1).expand(current.shape) if grad_spikes is None else grad_spikes
+        grad_spikes = current.new_zeros(1).expand(current.shape) if grads.spikes is None else grads.spikes
         source, at = flat(current)
-        pull, pull_at = flat(grads.to(current.dtype))
+        pull, pull_at = flat(grad_spikes.to(current.dtype))
         out, out_at = flat(grad_current)
         width = simd.BYTES // current.element_size()
-        shape = surrogate_from(surrogate, numbers)
-        assert shape.numba is not None
-        kernel = backward_kernel(
-            width, coefficients.shape[0] == 4, RESETS[reset], full and reset != "none", shape.numba, shape.vector
-        )
+        surrogate = surrogate_from(options.surrogate, list(options.numbers))
+        assert surrogate.numba is not None
+        full = options.full and options.reset != "none"
+        kernel = backward_kernel(width, inputs.resonant, RESETS[options.reset], full, surrogate.numba, surrogate.vector)
         _run(
             kernel, plan, shares, lanes, source, at, pull, pull_at, 0.0, out, out_at,
             past_cache(grad_current), widened(coefficients, pitch).view(-1).numpy(), pitch,
-            checkpoints.contiguous().view(-1).numpy(), tuple(map(_numpy(current.dtype), numbers)),
-            running.view(-1).numpy(), sums.reshape(-1), reverse,
+            checkpoints.contiguous().view(-1).numpy(), tuple(map(_numpy(current.dtype), options.numbers)),
+            running.view(-1).numpy(), sums.reshape(-1), options.reverse,
         )  # fmt: skip
     total = torch.from_numpy(np.ascontiguousarray(sums.sum(1)[:, :lanes])).to(coefficients.dtype)
     return grad_current, total, running[..., :lanes].clone()

@@ -1,4 +1,4 @@
-"""The kernels of the fused scan, in Numba: one vector of lanes through one chunk of time, and the loops around it.
+"""The kernels of the scan, in Numba: one vector of lanes through one chunk of time, and the loops around it.
 
 Compiled code: the types are Numba's, taken from the call. The walk over tasks, chunks and tiles is in the two kernels
 at the end; what happens to a tile stands once, in the functions before them, which are inlined so that LLVM sees the
@@ -277,7 +277,9 @@ def fingerprint(*parts: Any) -> int:
     """Numba's cache looks at the file of the kernel only; this makes a change in what a kernel takes from elsewhere,
     from this file or from `parts` (modules and functions), a miss. (A kernel with another CHUNK than the memory was
     laid out for would write where it must not.)"""
-    code = f"{CHUNK} {TILE_BYTES} {inspect.getsource(simd)}{inspect.getsource(sys.modules[__name__])}".encode()
+    code = (
+        f"{__name__} {CHUNK} {TILE_BYTES} {inspect.getsource(simd)}{inspect.getsource(sys.modules[__name__])}".encode()
+    )
     for part in parts:
         if inspect.ismodule(part):
             code += inspect.getsource(part).encode()
@@ -288,7 +290,7 @@ def fingerprint(*parts: Any) -> int:
 
 @functools.cache
 def forward_kernel(width: int, resonant: bool, reset: int, block: bool = False) -> Callable[..., Any]:
-    """Walks tasks forward: see `scan.forward`, which calls it with tensors as flat arrays and their strides."""
+    """Walks tasks forward: see `cpu.forward`, which calls it with tensors as flat arrays and their strides."""
     tag = fingerprint()
 
     def forward(
@@ -331,7 +333,7 @@ def forward_kernel(width: int, resonant: bool, reset: int, block: bool = False) 
 def backward_kernel(
     width: int, resonant: bool, reset: int, full: bool, slope: Callable[..., float], vector: bool, block: bool = False
 ) -> Callable[..., Any]:
-    """Walks tasks backward: see `scan.backward`. `vector` says whether `slope` takes whole vectors."""
+    """Walks tasks backward: see `cpu.backward`. `vector` says whether `slope` takes whole vectors."""
     slope = getattr(slope, "py_func", slope)  # it may have been compiled already
     tag = fingerprint(slope)
     slope = register_jitable(slope)

@@ -1,4 +1,4 @@
-"""The fused neuron on the GPU: what is launched, how wide, and in which order. The kernels are in `triton.py`."""
+"""The scan of both neurons on the GPU: what is launched, how wide, in which order. The kernels are in `triton.py`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..checks import require_bounds
 from ..surrogate import surrogate_from
-from . import chunk_rows, padded
+from . import Grads, Inputs, Options, chunk_rows, padded
 from .triton import BLOCK, SLOPES, backward_kernel, carry_kernel, forward_kernel, number
 
 # With fewer programs to a multiprocessor than this, its memory is idle most of the time.
@@ -28,18 +28,18 @@ def time_parallel(sequences: int, blocks: int, rows: int, processors: int) -> bo
 class _Plan:
     """What the kernels of a call have in common: grids, sizes, and whether to walk all chunks at once."""
 
-    def __init__(self, current: Tensor, coefficients: Tensor, cu_seqlens: Tensor | None, reset: str) -> None:
+    def __init__(self, inputs: Inputs, reset: str) -> None:
+        current, _, cu_seqlens = inputs
         batch, length, lanes = current.shape
         if cu_seqlens is not None:
             if cu_seqlens.device.type == "cpu":
-                op = "prf" if coefficients.shape[0] == 4 else "lif"
-                require_bounds(op, cu_seqlens.tolist(), length)
+                require_bounds("prf" if inputs.resonant else "lif", cu_seqlens.tolist(), length)
             cu_seqlens, batch = cu_seqlens.to(current.device).contiguous(), cu_seqlens.shape[0] - 1
         self.rows, self.pitch, blocks = chunk_rows(current, cu_seqlens), padded(lanes), -(-lanes // BLOCK)
         self.empty = current.numel() == 0 or batch == 0
         self.by_sequence, self.by_chunk = (batch, blocks), (self.rows, blocks)
         self.sizes = (cu_seqlens, length, lanes, batch, self.rows, self.pitch)
-        self.options: dict[str, Any] = {"RESONANT": coefficients.shape[0] == 4, "BLOCK": BLOCK, "num_warps": 1}
+        self.options: dict[str, Any] = {"RESONANT": inputs.resonant, "BLOCK": BLOCK, "num_warps": 1}
         processors = 0
         if current.is_cuda:
             processors = torch.cuda.get_device_properties(current.device).multi_processor_count
@@ -54,11 +54,10 @@ def _launching(current: Tensor) -> Iterator[None]:
         yield
 
 
-def forward(
-    current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, reset: str, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def forward(inputs: Inputs, state: Tensor, settings: Options) -> tuple[Tensor, Tensor, Tensor]:
     """Spikes, final state and checkpoints [C', rows, padded N] of a call; see the package for the shapes."""
-    plan = _Plan(current, coefficients, cu_seqlens, reset)
+    current, coefficients, cu_seqlens = inputs
+    plan = _Plan(inputs, settings.reset)
     spikes = torch.empty_like(current)
     # Packed sequences leave rows over. Nobody reads them, but the same call should give the same bits.
     new = state.new_empty if cu_seqlens is None else state.new_zeros
@@ -67,37 +66,27 @@ def forward(
         return spikes, state.clone(), checkpoints
     coefficients, state = coefficients.contiguous(), state.contiguous()
     final = torch.empty_like(state)
-    inputs, outputs = (current, current.stride()), (spikes, spikes.stride())
-    options = {"RESET": reset, "REVERSE": reverse, "BY_CHUNK": plan.parallel, **plan.options}
+    source, target = (current, current.stride()), (spikes, spikes.stride())
+    options = {"RESET": settings.reset, "REVERSE": settings.reverse, "BY_CHUNK": plan.parallel, **plan.options}
     with _launching(current):
         if plan.parallel:
             walk, ends = forward_kernel[plan.by_chunk], torch.empty_like(checkpoints)
-            walk(*inputs, None, None, coefficients, None, ends, None, *plan.sizes, **options)
+            walk(*source, None, None, coefficients, None, ends, None, *plan.sizes, **options)
             carry_kernel[plan.by_sequence](
                 ends, checkpoints, coefficients, state, final, *plan.sizes, BACKWARD=False, **plan.options
             )
-            walk(*inputs, *outputs, coefficients, checkpoints, None, None, *plan.sizes, **options)
+            walk(*source, *target, coefficients, checkpoints, None, None, *plan.sizes, **options)
         else:
             walk = forward_kernel[plan.by_sequence]
-            walk(*inputs, *outputs, coefficients, state, final, checkpoints, *plan.sizes, **options)
+            walk(*source, *target, coefficients, state, final, checkpoints, *plan.sizes, **options)
     return spikes, final, checkpoints
 
 
-def backward(
-    grad_spikes: Tensor | None,
-    grad_state: Tensor | None,
-    current: Tensor,
-    coefficients: Tensor,
-    checkpoints: Tensor,
-    cu_seqlens: Tensor | None,
-    reset: str,
-    full: bool,
-    surrogate: str,
-    numbers: list[float],
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, settings: Options) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of current, coefficients and initial state."""
-    plan = _Plan(current, coefficients, cu_seqlens, reset)
+    current, coefficients, _ = inputs
+    grad_spikes, grad_state = grads
+    plan, numbers = _Plan(inputs, settings.reset), list(settings.numbers)
     grad_current = torch.empty_like(current)
     if grad_state is None:
         grad_state = checkpoints.new_zeros((checkpoints.shape[0], plan.by_sequence[0], current.shape[2]))
@@ -110,14 +99,14 @@ def backward(
     final = torch.empty_like(grad_state)
     grid = plan.by_chunk if plan.parallel else plan.by_sequence
     sums = coefficients.new_empty((coefficients.shape[0], grid[0], current.shape[2]), dtype=torch.float64)
-    inputs = (current, current.stride(), grad_spikes, grad_spikes.stride())
-    outputs, rest = (grad_current, grad_current.stride()), (coefficients, checkpoints)
+    source = (current, current.stride(), grad_spikes, grad_spikes.stride())
+    target, rest = (grad_current, grad_current.stride()), (coefficients, checkpoints)
     options = {
-        "SLOPE": surrogate_from(surrogate, numbers).triton or SLOPES[surrogate],
+        "SLOPE": surrogate_from(settings.surrogate, numbers).triton or SLOPES[settings.surrogate],
         "NUMBERS": tuple(map(number, numbers)),
-        "RESET": reset,
-        "FULL": full and reset != "none",
-        "REVERSE": reverse,
+        "RESET": settings.reset,
+        "FULL": settings.full and settings.reset != "none",
+        "REVERSE": settings.reverse,
         "BY_CHUNK": plan.parallel,
         **plan.options,
     }
@@ -125,11 +114,11 @@ def backward(
         walk = backward_kernel[grid]
         if plan.parallel:
             ends, begins = torch.empty_like(checkpoints), torch.empty_like(checkpoints)
-            walk(*inputs, None, None, *rest, None, ends, None, *plan.sizes, **options)
+            walk(*source, None, None, *rest, None, ends, None, *plan.sizes, **options)
             carry_kernel[plan.by_sequence](
                 ends, begins, coefficients, grad_state, final, *plan.sizes, BACKWARD=True, **plan.options
             )
-            walk(*inputs, *outputs, *rest, begins, None, sums, *plan.sizes, **options)
+            walk(*source, *target, *rest, begins, None, sums, *plan.sizes, **options)
         else:
-            walk(*inputs, *outputs, *rest, grad_state, final, sums, *plan.sizes, **options)
+            walk(*source, *target, *rest, grad_state, final, sums, *plan.sizes, **options)
     return grad_current, sums.sum(1).to(coefficients.dtype), final

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..fused import simd
-from ..fused.scan import past_cache
-from ..fused.threads import share_out
+from ..neuron_scan import simd
+from ..neuron_scan.cpu import past_cache
+from ..neuron_scan.threads import share_out
 from ..spike_linear.events import padded_row, shares
 from ..spike_linear.kernels import GROUP
 from .kernels import gradient_kernel, linear_kernel

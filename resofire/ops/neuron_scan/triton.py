@@ -1,4 +1,4 @@
-"""The fused neuron on the GPU, in Triton.
+"""The scan of both neurons on the GPU, in Triton.
 
 A program walks one sequence and one block of lanes, a thread per lane, with the state in registers; it reads some
 steps ahead, since a walk that waited for each step's memory would do little else. Backwards it goes chunk by chunk

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from ..checks import require_bounds
-from ..fused import simd
-from ..fused.threads import share_out
+from ..neuron_scan import simd
+from ..neuron_scan.threads import share_out
 from ..spike_linear.events import padded_row, shares
 from ..spike_linear.kernels import GROUP
 from .kernels import affine_kernel, sums_kernel

@@ -1,0 +1,49 @@
+"""The type of the blocks' gradient products in a run: what the config asks for, and what this CPU has."""
+
+import sys
+from typing import Any
+
+from ..models.network import Network
+from ..nn import SDTCM
+from ..ops import sdtcm
+
+
+def apply_gradient_dtype(model: Network, value: str) -> str:
+    """Set the type of the gradient products of every SD-TCM block.
+
+    Args:
+        model: The network to train.
+        value: "float32", "bfloat16" or "auto", which is bfloat16 where the CPU has AVX512-BF16 or AMX.
+
+    Returns:
+        The type that is used, "float32" or "bfloat16".
+
+    Raises:
+        ValueError: If `value` is another name, or "bfloat16" on a CPU without it.
+    """
+    if value == "auto":
+        value = "bfloat16" if sdtcm.has_bfloat16() else "float32"
+    sdtcm.require_gradient_dtype("train", value)
+    blocks = [module for module in model.modules() if isinstance(module, SDTCM)]
+    for block in blocks:
+        block.gradient_dtype = value
+    return value if blocks else "float32"
+
+
+def resume_gradient_dtype(model: Network, run: dict[str, Any], *, first: bool) -> str:
+    """Set the type that a run was begun with, and return the one that is used.
+
+    On a CPU without bfloat16 the run continues in float32: its bits are then not those of an uninterrupted run.
+
+    Args:
+        model: The network to train.
+        run: What run.json says; one of an older version means float32.
+        first: Whether this is the first process, which warns on stderr.
+    """
+    value = run.get("gradient_dtype", "float32")
+    if value == "bfloat16" and not sdtcm.has_bfloat16():
+        value = "float32"
+        if first:
+            reason = "this CPU has neither AVX512-BF16 nor AMX"
+            print(f"resume: {reason}; continuing with float32 gradients", file=sys.stderr)
+    return apply_gradient_dtype(model, value)
