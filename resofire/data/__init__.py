@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import importlib
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .files import DataError
@@ -65,4 +66,6 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, **settings: 
         if settings.get(key, value) != value:
             raise ValueError(f"{name}: {key} must be {value!r}, got {settings[key]!r}")
     module = importlib.import_module(f"{__name__}.{entry.module}")
-    return dataclasses.replace(module.load(data_dir, **{**entry.settings, **settings}), name=name)
+    task = module.load(data_dir, **{**entry.settings, **settings})
+    folder = None if data_dir is None else str(Path(data_dir).expanduser().resolve())
+    return dataclasses.replace(task, name=name, source={"name": name, "settings": settings, "data_dir": folder})

@@ -11,7 +11,7 @@ length come as they are. Pairs (two documents to compare) lie one after the othe
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -169,6 +169,7 @@ class Task:
     pairs: bool = False  # two documents to compare
     per_step: bool = False  # a label for each time step
     symbols: tuple[str, ...] | None = None  # what tokens stand for, for people
+    source: dict[str, Any] | None = None  # {"name", "settings", "data_dir"}, as `load` sets it; None if unknown
 
     def __getitem__(self, split: str) -> Split:
         if split not in self.splits:

@@ -44,6 +44,11 @@ class NetworkConfig:
         if not _real(self.rate_weight) or not 0 <= self.rate_weight < float("inf"):
             raise ValueError(f"{owner}: rate_weight must be a number of at least 0, got {self.rate_weight!r}")
 
+    @property
+    def pairs(self) -> bool:
+        """Whether the network compares two sequences."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(NetworkConfig):

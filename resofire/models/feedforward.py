@@ -36,6 +36,21 @@ class FeedforwardConfig(NetworkConfig):
             require_count("FeedforwardConfig", f"sizes[{i}]", size)
         require_real("FeedforwardConfig", "gain", self.gain)
 
+    @property
+    def inputs(self) -> int:
+        """Channels of the input."""
+        return self.sizes[0]
+
+    @property
+    def vocabulary(self) -> None:
+        """None: the network takes values, no tokens."""
+        return None
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.sizes[-1]
+
 
 class Feedforward(Network):
     """Values [B, T, inputs] to classes. The first Linear is dense, as its input is no spikes."""

@@ -24,6 +24,10 @@ class RetrievalConfig(EncoderConfig):
         require_count("RetrievalConfig", "classes", self.classes)
         require_choice("RetrievalConfig", "pool", self.pool, ("mean", "last"))
 
+    @property
+    def pairs(self) -> bool:
+        return True
+
 
 class Retrieval(Network):
     """Pairs of sequences to classes: [a, b, a - b, a·b] → Linear → GELU → Linear."""

@@ -5,8 +5,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..models import ClassifierConfig, FeedforwardConfig, RetrievalConfig
-from ..models.config import require_count
+from ..models.config import NetworkConfig, require_count
 from ..models.storage import CONFIGS, from_json, to_json
 
 SELECT = ("validation", "test")
@@ -20,7 +19,7 @@ class RunConfig:
     """What the run is called; the recipe's name."""
     task: str
     """The data set, see resofire data list."""
-    model: ClassifierConfig | RetrievalConfig | FeedforwardConfig
+    model: NetworkConfig
     """The network."""
     task_settings: dict[str, Any] = field(default_factory=dict)
     """What the data set is told besides, see its file."""
@@ -62,7 +61,7 @@ class RunConfig:
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
                 raise ValueError(f"RunConfig: {name} must be a word, got {value!r}")
-        if not isinstance(self.model, ClassifierConfig | RetrievalConfig | FeedforwardConfig):
+        if not isinstance(self.model, NetworkConfig):
             raise ValueError(f"RunConfig: model must be the config of a network, got {self.model!r}")
         if not isinstance(self.task_settings, dict):
             raise ValueError(f"RunConfig: task_settings must be a dict, got {self.task_settings!r}")

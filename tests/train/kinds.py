@@ -17,7 +17,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from resofire.data.task import Form, Split, Task
 from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig
@@ -87,7 +87,11 @@ def machine() -> dict[str, str]:
 
 
 def digest(folder: Path) -> str:
-    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    """Of the weights alone: the header of their file may change between versions."""
+    sha = hashlib.sha256()
+    for name, value in sorted(load_file(folder / "model.safetensors").items()):
+        sha.update(f"{name} {value.dtype} {list(value.shape)}".encode() + value.numpy().tobytes())
+    return sha.hexdigest()
 
 
 def record(kind: str, folder: Path) -> None:
