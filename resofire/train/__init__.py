@@ -4,8 +4,9 @@ from .batches import evenly_spaced
 from .callbacks import Callback, Figures
 from .config import RunConfig
 from .evaluation import Score, evaluate, recalibrate, recorded, report, score
+from .folder import new_folder
 from .record import RunError, read
-from .run import Outcome, Stopped, new_folder, resume, train
+from .run import Outcome, Stopped, resume, train
 from .source import load_task
 
 __all__ = [

@@ -30,7 +30,9 @@ def require_fit(config: RunConfig, task: Task, processes: int) -> None:
         needed = "compare pairs" if task.pairs else "classify single sequences"
         raise RunError(f"train: model must {needed}, as {name} needs, got a {type(model).__name__}")
     if task.per_step != (model.pool == "none"):
-        allowed, has = ("'none'", "a label per time step") if task.per_step else ("'mean' or 'last'", "one per sequence")
+        allowed, has = (
+            ("'none'", "one per time step") if task.per_step else ("'mean' or 'last'", "one per sequence")
+        )
         raise RunError(f"train: model.pool must be {allowed}, since the labels of {name} are {has}, got {model.pool!r}")
     if task.vocabulary is None and model.inputs != task.inputs:
         raise RunError(f"train: model.inputs must be {task.inputs}, the channels of {name}, got {model.inputs}")
@@ -70,7 +72,9 @@ def require_saveable(model: nn.Module) -> None:
     if again != config:
         raise RunError(f"train: the config of the network is {config!r}, but would be read back as {again!r}")
     if type(built) is not type(model):
-        raise RunError(f"train: {type(config).__name__} must build a {type(model).__name__}, got {type(built).__name__}")
+        raise RunError(
+            f"train: {type(config).__name__} must build a {type(model).__name__}, got {type(built).__name__}"
+        )
     shapes, expected = ({name: value.shape for name, value in each.state_dict().items()} for each in (model, built))
     for name in shapes.keys() ^ expected.keys():
         raise RunError(f"train: model must have the tensors that its config builds, got a difference in {name}")

@@ -86,7 +86,8 @@ def predictions(model: nn.Module, batches: Iterable[Batch]) -> Iterator[tuple[Te
     """Logits and labels of each batch, on the device of the model."""
     device = next((value.device for value in model.parameters()), torch.device("cpu"))
     for batch in batches:
-        moved = Batch(*(None if value is None else value.to(device) for value in batch))
+        bounds = None if batch.cu_seqlens is None else batch.cu_seqlens.to(device)
+        moved = Batch(batch.x.to(device), batch.labels.to(device), bounds)
         yield call(model, moved), moved.labels
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -144,9 +144,7 @@ def fit(
         signals.deferred = False
 
 
-def _step(
-    run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch, signals: StopSignals
-) -> Figures:
+def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch, signals: StopSignals) -> Figures:
     """One step of training: forward, backward, clip, update, average."""
     config = run.config
     factor = rate(run.step, run.plan.steps, config)

@@ -73,9 +73,10 @@ class Peers:
 
     def __init__(self, children: Any = ()) -> None:
         self._children, self._parent = list(children), os.getppid()
-        mine, everyone = (socket.gethostname(), os.getpid()), [None] * dist.get_world_size()
+        mine = (socket.gethostname(), os.getpid())
+        everyone: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(everyone, mine)
-        self._pids = [pid for host, pid in filter(None, everyone) if host == mine[0] and pid != mine[1]]
+        self._pids = [pid for host, pid in everyone if host == mine[0] and pid != mine[1]]
 
     def ended(self, seconds: float = PATIENCE) -> bool:
         """Whether a process of this machine has ended; waits some seconds for one that is just exiting."""

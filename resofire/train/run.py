@@ -8,22 +8,19 @@ model.safetensors    the best network so far, with config.json
 result.json          accuracy on each split, fire rate of each layer, parameters, time
 """
 
-import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import filelock
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from ..atomic import write_atomic
 from ..data import Task
 from ..models import build
 from ..models.storage import StorageError, load
@@ -34,11 +31,10 @@ from .checks import require_fit, require_saveable
 from .config import RunConfig
 from .diverged import Diverged
 from .evaluation import RESULT, Loss, evaluate
+from .folder import locked, require_empty, write_json
 from .processes import Interrupted, Peers, StopSignals, on_this_machine, rank, world
 from .record import RUN, RunError, conditions, fingerprints, manifest, read
 from .source import FILE, save_arrays
-
-LOCK = ".lock"
 
 
 class Stopped(Exception):
@@ -103,18 +99,21 @@ def train(
     plan, network = _begin(config, task, own)
     if rank() > 0:
         return _execute(config, task, folder, devices, own, plan, network, None)
-    _require_empty(folder)
+    require_empty(folder)
     try:
         record = manifest(config, network, task, devices, own.names())
     except (RuntimeError, ValueError, TypeError) as error:
         # Such as a backend that cannot run this network.
         raise RunError(str(error)) from None
-    with _created(folder), _locked(folder):
-        _require_empty(folder)
-        with _unwritable(folder):
+    with locked(folder, create=True):
+        require_empty(folder)
+        try:
             if task.source is None and save_arrays(folder, task):
                 record["source"] = {"arrays": FILE}
-            _write(folder / RUN, record)
+            write_json(folder / RUN, record)
+        except OSError as error:
+            (folder / FILE).unlink(missing_ok=True)
+            raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
         return _execute(config, task, folder, devices, own, plan, network, None)
 
 
@@ -149,34 +148,14 @@ def resume(
     devices = on_this_machine(devices or record["devices"])
     require_fit(config, task, world(devices))
     plan, network = _begin(config, task, own)
-    with _locked(folder) if rank() == 0 else nullcontext():
+    with locked(folder) if rank() == 0 else nullcontext():
         if rank() == 0:
             _require_unfinished(folder)
         state = _newest(folder)
         if rank() == 0:
-            resumed = [*record.get("resumed", ()), {"step": 0 if state is None else state["step"], **conditions(devices)}]
-            _write(folder / RUN, {**record, "resumed": resumed})
+            now = {"step": 0 if state is None else state["step"], **conditions(devices)}
+            write_json(folder / RUN, {**record, "resumed": [*record.get("resumed", ()), now]})
         return _execute(config, task, folder, devices, own, plan, network, state)
-
-
-def new_folder(base: str | os.PathLike[str]) -> Path:
-    """Create a folder that did not exist: base, base-2, base-3, … Safe against another process doing the same.
-
-    Raises:
-        RunError: The folder cannot be created.
-    """
-    first, number = Path(base), 1
-    try:
-        first.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
-            try:
-                folder.mkdir()
-                return folder
-            except FileExistsError:
-                number += 1
-    except OSError as error:
-        raise RunError(f"train: out {first} cannot be created: {error.strerror}") from None
 
 
 def _begin(config: RunConfig, task: Task, own: Own) -> tuple[Plan, nn.Module]:
@@ -251,7 +230,7 @@ def _execute(
                 except StorageError as error:
                     raise RunError(str(error)) from None
                 result |= {"selected_on": config.select, "best": run.best, "seconds": seconds, "seed": config.seed}
-                _write(folder / RESULT, result)
+                write_json(folder / RESULT, result)
             notify(callbacks, "on_end", run, result)
         return Outcome(folder, result)
     except (Interrupted, Diverged, OSError, RuntimeError) as error:
@@ -313,68 +292,15 @@ def _require_same(folder: Path, record: dict[str, Any], task: Task, own: Own) ->
             raise RunError(f"resume: {folder} was begun without {part}, got {part}={now[part]}")
 
 
-def _require_empty(folder: Path) -> None:
-    try:
-        others = folder.is_dir() and any(file.name != LOCK for file in folder.iterdir())
-        taken = os.path.lexists(folder) and (not folder.is_dir() or others)
-    except OSError as error:
-        raise RunError(f"train: out {folder} cannot be used: {error.strerror}") from None
-    if taken:
-        raise RunError(f"train: out must be a new or empty folder, got {folder}; to continue a run, resume it")
-
-
 def _require_unfinished(folder: Path) -> None:
     if (folder / RESULT).exists():
         raise RunError(f"resume: {folder} is finished; see its {RESULT}")
-
-
-@contextmanager
-def _created(folder: Path) -> Iterator[None]:
-    """Create a run folder; one that did not exist is removed again if nothing was written into it."""
-    new = not folder.exists()
-    with _unwritable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except RunError:
-        if new and {file.name for file in folder.iterdir()} <= {LOCK}:
-            with suppress(OSError):
-                (folder / LOCK).unlink(missing_ok=True)
-                folder.rmdir()
-        raise
-
-
-@contextmanager
-def _unwritable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep two processes from writing into one run; taken before the first write."""
-    lock = filelock.FileLock(folder / LOCK, timeout=0)
-    try:
-        with _unwritable(folder):
-            lock.acquire()
-    except filelock.Timeout:
-        raise RunError(f"train: {folder} is in use by another process") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _broadcast(model: nn.Module) -> None:
     """Start every process with the weights of the first."""
     for value in model.state_dict().values():
         dist.broadcast(value, 0)
-
-
-def _write(file: Path, content: dict[str, Any]) -> None:
-    write_atomic(file, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def _name(value: Any) -> str:

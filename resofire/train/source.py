@@ -102,7 +102,9 @@ def _unpack(file: Path) -> Task:
                 name: _split(facts, {part: arrays.get(f"{name}/{part}") for part in (*ARRAYS, "order")})
                 for name, facts in about["splits"].items()
             }
-        facts = {name: tuple(value) if isinstance(value, list) else value for name, value in about["task"].items()}
+        facts: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in about["task"].items()
+        }
         return Task(splits=splits, **facts)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise RunError(f"run: {file} cannot be read: {error}") from None

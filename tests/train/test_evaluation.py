@@ -1,4 +1,4 @@
-"""What is told of a run: scores, averages, its config, manifest and logs."""
+"""Scores, averages, configs, records and logs of a run."""
 
 import copy
 import csv
@@ -23,11 +23,11 @@ from resofire.models import ClassifierConfig, FeedforwardConfig, build
 from resofire.nn import LIFConfig, PRFConfig
 from resofire.recipes import RECIPES
 from resofire.train import RunConfig, logs, score
-from resofire.train.average import Average
+from resofire.train.batches import Plan
+from resofire.train.evaluation import IGNORED, Score, losses
 from resofire.train.logs import COLUMNS, Logs
-from resofire.train.manifest import PACKAGES, commit, manifest
-from resofire.train.score import IGNORED, Score, cross_entropy
-from resofire.train.stream import Plan
+from resofire.train.optimiser import Average
+from resofire.train.record import PACKAGES, commit, manifest
 
 NEURON = PRFConfig(delta=(0.2, 0.8), threshold=0.1)
 MODEL = ClassifierConfig(inputs=2, classes=3, features=6, depth=2, neuron=NEURON)
@@ -82,31 +82,36 @@ def by_hand(model, part: Split) -> tuple[int, int, float]:
 def test_answers_are_counted_one_by_one(packed, per_step, size):
     model = network(pool="none" if per_step else "mean")
     part = split(packed=packed, per_step=per_step)
-    found = score(model.train(), part.batches(size))
+    result = score(model.train(), part.batches(size))
     correct, count, loss = by_hand(model, part)
-    assert (found.correct, found.count) == (correct, count)
+    assert (result.correct, result.count) == (correct, count)
     assert 0 < correct < count
-    assert found.loss == pytest.approx(loss, rel=1e-4)
-    assert (found.accuracy, found.mean_loss) == (correct / count, found.loss / count)
-    assert found.as_dict() == {"accuracy": correct / count, "correct": correct, "count": count, "loss": found.mean_loss}
+    assert result.loss == pytest.approx(loss, rel=1e-4)
+    assert (result.accuracy, result.mean_loss) == (correct / count, result.loss / count)
+    assert result.as_dict() == {
+        "accuracy": correct / count,
+        "correct": correct,
+        "count": count,
+        "loss": result.mean_loss,
+    }
     assert not model.training
 
 
 def test_labels_that_say_nothing_count_in_nothing():
     logits = torch.tensor([[[5.0, 0.0], [0.0, 5.0]], [[5.0, 0.0], [5.0, 0.0]]])
     labels = torch.tensor([[0, 0], [IGNORED, 0]])
-    loss, correct, count = cross_entropy(logits, labels)
+    loss, correct, count = losses(logits, labels)
     assert (int(correct), int(count)) == (2, 3)
     assert float(loss) == pytest.approx(2 * math.log1p(math.exp(-5)) + math.log1p(math.exp(5)))
-    loss, correct, count = cross_entropy(logits, torch.full((2, 2), IGNORED))
+    loss, correct, count = losses(logits, torch.full((2, 2), IGNORED))
     assert (float(loss), int(correct), int(count)) == (0.0, 0, 0)
 
 
 def test_smoothing_spreads_a_share_of_the_target():
     logits, labels = torch.randn(5, 3), torch.tensor([0, 1, 2, IGNORED, 1])
     target = 0.7 * F.one_hot(labels.clamp(min=0), 3) + 0.3 / 3
-    wanted = -(target * logits.log_softmax(-1)).sum(-1)[labels != IGNORED].sum()
-    torch.testing.assert_close(cross_entropy(logits, labels, 0.3)[0], wanted)
+    expected = -(target * logits.log_softmax(-1)).sum(-1)[labels != IGNORED].sum()
+    torch.testing.assert_close(losses(logits, labels, smoothing=0.3)[0], expected)
 
 
 def test_a_score_of_nothing_is_zero():
@@ -140,10 +145,10 @@ def test_fire_rates_of_blocks_are_those_that_nn_watches():
     with nn.fire_rates(model) as rates:
         for batch in part.batches(4):
             model(batch.x, cu_seqlens=batch.cu_seqlens)
-    found = score(model, part.batches(4)).rates
-    assert found == rates.as_dict()
-    assert len(found) == 4
-    assert all(0 < rate < 1 for rate in found.values())
+    measured = score(model, part.batches(4)).rates
+    assert measured == rates.as_dict()
+    assert len(measured) == 4
+    assert all(0 < rate < 1 for rate in measured.values())
 
 
 @torch.no_grad()
@@ -183,12 +188,13 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("setting", "value"), [(setting, value) for setting in BAD for value in BAD[setting]])
-def test_a_bad_setting_gets_one_sentence_with_its_name_and_value(setting, value):
-    with pytest.raises(ValueError, match=f"^RunConfig: {setting} must be ") as caught:
-        RunConfig(**{"name": "test", "task": "digits", "model": MODEL, setting: value})
-    assert str(caught.value).endswith(f"got {value!r}")
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("setting", BAD)
+def test_a_bad_setting_gets_one_sentence_with_its_name_and_value(setting):
+    for value in BAD[setting]:
+        with pytest.raises(ValueError, match=f"^RunConfig: {setting} must be ") as caught:
+            RunConfig(**{"name": "test", "task": "digits", "model": MODEL, setting: value})
+        assert str(caught.value).endswith(f"got {value!r}")
+        assert "\n" not in str(caught.value)
 
 
 GOOD = {
@@ -198,17 +204,17 @@ GOOD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("setting", "value"), [(setting, value) for setting in GOOD for value in GOOD[setting]])
-def test_a_config_comes_back_from_json_with_any_setting(setting, value):
-    config = RunConfig(**{"name": "test", "task": "digits", "model": MODEL, setting: value})
-    assert getattr(config, setting) == value
-    assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+@pytest.mark.parametrize("setting", GOOD)
+def test_a_config_comes_back_from_json_with_any_setting(setting):
+    for value in GOOD[setting]:
+        config = RunConfig(**{"name": "test", "task": "digits", "model": MODEL, setting: value})
+        assert getattr(config, setting) == value
+        assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_the_config_of_every_recipe_comes_back_from_json(name):
-    config = RECIPES[name]()
-    assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+def test_the_config_of_every_recipe_comes_back_from_json():
+    for name, recipe in RECIPES.items():
+        assert RunConfig.from_json(json.loads(json.dumps(recipe().to_json()))) == recipe(), name
 
 
 @pytest.mark.parametrize(
@@ -230,23 +236,23 @@ def test_what_is_no_config_of_a_run_is_refused(described):
 
 
 @pytest.mark.parametrize("neuron", [NEURON, LIFConfig()], ids=["PRF", "LIF"])
-def test_a_manifest_says_where_a_run_came_from(neuron):
+def test_a_record_names_everything_a_run_came_from(neuron):
     model = network(neuron=neuron)
     config = RunConfig(name="test", task="digits", model=model.config, seed=7)
     task = Task("digits", "values", 3, {"train": split(packed=False)}, inputs=2)
-    told = json.loads(json.dumps(manifest(config, model, task, 3)))
-    assert RunConfig.from_json(told["config"]) == config
-    assert (told["seed"], told["devices"], told["threads"]) == (7, 3, torch.get_num_threads())
-    assert set(told["versions"]) == {"resofire", "python", "torch", *PACKAGES}
-    assert told["versions"]["resofire"] == resofire.__version__
-    assert told["versions"]["torch"] == torch.__version__
-    assert told["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert told["parameters"] == sum(parameter.numel() for parameter in model.parameters())
-    assert told["cores"] >= 1
-    assert told["machine"]
-    assert "sdtcm" in told["backends"]
-    assert all(names for names in told["backends"].values())
-    assert told["commit"] is None or len(told["commit"].rstrip("+")) == 40
+    record = json.loads(json.dumps(manifest(config, model, task, 3)))
+    assert RunConfig.from_json(record["config"]) == config
+    assert (record["seed"], record["devices"], record["threads"]) == (7, 3, torch.get_num_threads())
+    assert set(record["versions"]) == {"resofire", "python", "torch", *PACKAGES}
+    assert record["versions"]["resofire"] == resofire.__version__
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert record["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    assert record["cores"] >= 1
+    assert record["machine"]
+    assert "sdtcm" in record["backends"]
+    assert all(names for names in record["backends"].values())
+    assert record["commit"] is None or len(record["commit"].rstrip("+")) == 40
 
 
 def test_without_git_there_is_no_commit(monkeypatch, tmp_path):
@@ -263,8 +269,8 @@ def figures(step: int) -> SimpleNamespace:
 
 
 def events(folder) -> list[event_pb2.Event]:
-    """All events in the folder's files, their checksums looked at."""
-    found = []
+    """All events in the folder's files, their checksums verified."""
+    parsed = []
     for file in sorted((folder / "tensorboard").iterdir()):
         assert "tfevents" in file.name
         data = file.read_bytes()
@@ -273,9 +279,9 @@ def events(folder) -> list[event_pb2.Event]:
             body = data[12 : 12 + length]
             assert struct.unpack("<I", data[8:12])[0] == masked_crc32c(data[:8])
             assert struct.unpack("<I", data[12 + length : 16 + length])[0] == masked_crc32c(body)
-            found.append(event_pb2.Event.FromString(body))
+            parsed.append(event_pb2.Event.FromString(body))
             data = data[16 + length :]
-    return found
+    return parsed
 
 
 def rows(folder) -> list[dict[str, str]]:
@@ -288,37 +294,37 @@ def logged(tmp_path):
     """The logs of 30 steps, a row every 4, a validation every 10."""
     log = Logs(tmp_path, every=4)
     for step in range(1, 31):
-        log.trained(run(step), figures(step), False)
+        log.on_step(run(step), figures(step))
         if step % 10 == 0:
-            log.validated(run(step), Score(3, 4, 2.0), False)
-    log._events.close()
+            log.on_validation(run(step), Score(3, 4, 2.0))
+    log.close()
     return tmp_path
 
 
 def test_rows_are_means_of_the_steps_since_the_last(logged):
-    found = rows(logged)
-    assert tuple(found[0]) == COLUMNS
-    trained = [(int(row["step"]), float(row["loss"]), int(row["tokens"])) for row in found if row["split"] == "train"]
+    table = rows(logged)
+    assert tuple(table[0]) == COLUMNS
+    trained = [(int(row["step"]), float(row["loss"]), int(row["tokens"])) for row in table if row["split"] == "train"]
     assert trained == [(4, 2.5, 256), (8, 6.5, 256), (10, 9.5, 128), (12, 11.5, 128), (16, 14.5, 256), (20, 18.5, 256),
                        (24, 22.5, 256), (28, 26.5, 256), (30, 29.5, 128)]  # fmt: skip
-    watched = [row for row in found if row["split"] == "validation"]
+    watched = [row for row in table if row["split"] == "validation"]
     assert [(row["step"], row["epoch"], row["loss"], row["accuracy"]) for row in watched] == [
         ("10", "1", "0.5", "0.75"), ("20", "2", "0.5", "0.75"), ("30", "3", "0.5", "0.75")
     ]  # fmt: skip
 
 
 def test_tensorboard_can_read_the_same_figures(logged):
-    first, started, *told = events(logged)
-    assert first.file_version == "brain.Event:2"
-    assert (started.step, started.session_log.status) == (0, event_pb2.SessionLog.START)
-    values = {(event.step, each.tag): each.simple_value for event in told for each in event.summary.value}
+    starts = [event for event in events(logged) if event.HasField("session_log")]
+    assert [(each.step, each.session_log.status) for each in starts] == [(0, event_pb2.SessionLog.START)]
+    written = [event for event in events(logged) if event.HasField("summary")]
+    values = {(event.step, each.tag): each.simple_value for event in written for each in event.summary.value}
     assert values[4, "train/loss"] == 2.5
     assert values[8, "train/lr"] == pytest.approx(1e-3)
     assert values[10, "validation/accuracy"] == 0.75
     assert {tag for _, tag in values} == {
         *(f"train/{name}" for name in (*logs.MEANS, "tokens")), "validation/loss", "validation/accuracy"
     }  # fmt: skip
-    assert [event.step for event in told] == [int(row["step"]) for row in rows(logged)]
+    assert {event.step for event in written} == {int(row["step"]) for row in rows(logged)}
 
 
 def test_a_run_that_goes_on_drops_later_rows_and_keeps_earlier_events(logged):
@@ -326,8 +332,8 @@ def test_a_run_that_goes_on_drops_later_rows_and_keeps_earlier_events(logged):
     log = Logs(logged, 17, {"seconds": 100.0, "since": [[17.0, 0.5, 0.25, 1e-3, 2.0, 64]]}, every=4)
     assert rows(logged) == [row for row in before if int(row["step"]) <= 17]
     for step in (18, 19, 20):
-        log.trained(run(step), figures(step), False)
-    log._events.close()
+        log.on_step(run(step), figures(step))
+    log.close()
     *kept, last = rows(logged)
     assert kept == [row for row in before if int(row["step"]) <= 17]
     assert (last["step"], last["loss"], last["tokens"]) == ("20", "18.5", "256")
@@ -350,13 +356,13 @@ def test_a_row_cut_off_anywhere_is_dropped(logged):
     assert file.read_bytes() == data
 
 
-@pytest.mark.parametrize("rubbish", [b"\0" * 100, b"\xff\xfe\r\n", b"1,2\r\n", b"\r\n" * 3, b"x" * len(COLUMNS)])
-def test_rubbish_in_the_table_is_dropped(rubbish, logged):
+def test_rubbish_in_the_table_is_dropped(logged):
     file = logged / logs.FILE
     data = file.read_bytes()
-    file.write_bytes(data + rubbish)
-    logs._cut(file, 1000)
-    assert file.read_bytes() == data
+    for rubbish in (b"\0" * 100, b"\xff\xfe\r\n", b"1,2\r\n", b"\r\n" * 3, b"x" * len(COLUMNS)):
+        file.write_bytes(data + rubbish)
+        logs._cut(file, 1000)
+        assert file.read_bytes() == data
 
 
 def test_a_new_table_has_a_head_only(tmp_path):
