@@ -30,9 +30,7 @@ def require_fit(config: RunConfig, task: Task, processes: int) -> None:
         needed = "compare pairs" if task.pairs else "classify single sequences"
         raise RunError(f"train: model must {needed}, as {name} needs, got a {type(model).__name__}")
     if task.per_step != (model.pool == "none"):
-        allowed, has = (
-            ("'none'", "one per time step") if task.per_step else ("'mean' or 'last'", "one per sequence")
-        )
+        allowed, has = ("'none'", "one per time step") if task.per_step else ("'mean' or 'last'", "one per sequence")
         raise RunError(f"train: model.pool must be {allowed}, since the labels of {name} are {has}, got {model.pool!r}")
     if task.vocabulary is None and model.inputs != task.inputs:
         raise RunError(f"train: model.inputs must be {task.inputs}, the channels of {name}, got {model.inputs}")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Seconds between plain lines, and between updates of the live one.
 QUIET = 60.0
 LIVELY = 0.1
+# Columns from which on there is room for a bar.
+WIDE = 60
 # Share of the latest step in the running means of loss, accuracy and fire rate.
 FRESH = 0.05
 
@@ -38,9 +40,11 @@ class Display(Callback):
         length = f"from step {run.step} of {run.plan.steps}" if run.step else f"{run.plan.steps} steps"
         self._line(f"{self.name}: {length}, in {self.folder}")
         if self._console.is_terminal and not self._console.is_dumb_terminal:
+            # In a narrow window the figures need the room of the bar.
+            bars = [BarColumn(bar_width=20)] if self._console.width >= WIDE else []
             # Refreshed by hand: a thread that redraws would take turns with the training's own.
             self._bar = Progress(
-                TextColumn("{task.percentage:3.0f}%"), BarColumn(bar_width=20),
+                TextColumn("{task.percentage:3.0f}%"), *bars,
                 TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
                 console=self._console, auto_refresh=False, transient=True, redirect_stdout=False,
                 redirect_stderr=False, expand=True,

@@ -80,7 +80,8 @@ def shown(monkeypatch, tmp_path):
     def show(columns, first=0, kind="xterm"):
         terminal = Terminal(columns)
         monkeypatch.setenv("TERM", kind)
-        monkeypatch.delenv("COLUMNS", raising=False)
+        # rich asks the process's own terminal, which is not this one.
+        monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setattr("resofire.train.progress.LIVELY", 0.0)
         with os.fdopen(os.dup(terminal.inside), "w", encoding="utf-8") as stream, monkeypatch.context() as patched:
             patched.setattr("sys.stderr", stream)
