@@ -22,9 +22,11 @@ CLOSE = {"rtol": 0.05, "atol": 0.02}
 
 def one_thread(*arguments):
     """Run `kinds.py` as the fixtures were recorded: the number of threads decides the last bits of some sums."""
+    package = str(Path(__file__).parents[2])
     return subprocess.run(
         [sys.executable, str(Path(__file__).with_name("kinds.py")), *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "PYTHONPATH": package},
+        capture_output=True, text=True,
     )  # fmt: skip
 
 
