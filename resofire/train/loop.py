@@ -27,7 +27,7 @@ from .config import RunConfig
 from .diverged import Diverged, first_nonfinite_layer
 from .evaluation import Loss, Score, call, losses, recalibrate, score
 from .optimiser import Average, rate, set_rate
-from .processes import StopSignals, world
+from .processes import StopSignals, end_with_the_first, world
 
 
 class Run:
@@ -98,6 +98,7 @@ def launch(devices: int) -> Fabric:
     accelerator = "gpu" if torch.cuda.is_available() else "cpu"
     strategy: Any = "auto"
     if count > 1:
+        end_with_the_first()
         backend = "nccl" if accelerator == "gpu" else "gloo"
         # Norms are synchronised, so buffers are equal everywhere.
         strategy = DDPStrategy(process_group_backend=backend, broadcast_buffers=False)

@@ -11,6 +11,8 @@ from typing import Any
 import torch.distributed as dist
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Where the first process leaves its number for those that it starts.
+PARENT = "RESOFIRE_PARENT"
 # Seconds that a process whose connections have closed may take to exit.
 PATIENCE = 10.0
 
@@ -28,6 +30,25 @@ def on_this_machine(devices: int) -> int:
 def world(devices: int) -> int:
     """The number of processes on all machines: torchrun's if it started them, otherwise `devices`."""
     return int(os.environ.get("WORLD_SIZE", devices))
+
+
+def end_with_the_first() -> None:
+    """Have the processes that the first one starts end when it does, even while they still wait for it to connect.
+
+    Called in each before they connect. Under torchrun, which ends all of them by itself, nothing happens.
+    """
+    if rank() == 0:
+        os.environ[PARENT] = str(os.getpid())
+        return
+    parent = os.environ.get(PARENT)
+
+    def watch() -> None:
+        while str(os.getppid()) == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    if parent is not None:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 class Interrupted(BaseException):
