@@ -1,6 +1,6 @@
 """The curves of a run: metrics.csv, and the same figures as TensorBoard events.
 
-A run resumed from an older step drops the later rows; TensorBoard is told to do the same.
+A run resumed from an older step drops the later rows; TensorBoard hides them, too.
 """
 
 import csv

@@ -133,7 +133,10 @@ def kill_and_resume(kind: str, kills: int, folder: Path, seed: int = 0) -> int:
                 assert status == 0, (folder / f"{run.name}.txt").read_text()
                 break
         assert content(run) == whole, f"{run} ended in other bytes"
-        print(f"{kind}: {done} of {kills} kills, {number} runs finished with equal bytes", flush=True)
+        steps = [each["step"] for each in json.loads((run / "run.json").read_text()).get("resumed", ())]
+        print(
+            f"{kind}: {done} of {kills} kills, {number} runs finished with equal bytes; resumed at {steps}", flush=True
+        )
     return number
 
 

@@ -175,9 +175,9 @@ def test_evaluate_finds_what_was_recorded(whole, capsys):
     assert f"{100 * recorded['accuracy']['test']:.2f} %" in out
     assert out.endswith("the same as the run recorded\n")
     assert cli.main(["evaluate", str(whole), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["same as recorded"] is True
-    assert found["accuracy"] == recorded["accuracy"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["same as recorded"] is True
+    assert printed["accuracy"] == recorded["accuracy"]
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_evaluate_of_a_run_without_result(left, copy, capsys):
 
 
 @pytest.mark.parametrize(
-    ("entry", "value", "wanted"),
+    ("entry", "value", "expected"),
     [
         ("devices", "two", "a positive integer"),
         ("devices", None, "a positive integer"),
@@ -236,11 +236,11 @@ def test_evaluate_of_a_run_without_result(left, copy, capsys):
         ("data", ["train"], "a fingerprint for each split"),
     ],
 )
-def test_a_damaged_record_is_told(entry, value, wanted, copy, capsys):
+def test_a_damaged_record_is_refused(entry, value, expected, copy, capsys):
     (copy / "result.json").unlink()
     described = json.loads((copy / "run.json").read_text())
     (copy / "run.json").write_text(json.dumps({**described, entry: value}))
     assert cli.main(["train", "--resume", str(copy)]) == 2
     assert last_line(capsys) == (
-        f"resofire: run: {copy / 'run.json'} cannot be used: {entry} must be {wanted}, got {value!r}"
+        f"resofire: run: {copy / 'run.json'} cannot be used: {entry} must be {expected}, got {value!r}"
     )
