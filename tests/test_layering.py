@@ -16,7 +16,7 @@ ALLOWED = {
     "models": {"ops", "nn"},
     "data": set(),
     "plot": set(),
-    "train": {"ops", "nn", "models"},
+    "train": {"ops", "nn", "models", "data"},
     "measure": {"ops", "nn", "models"},
     "deploy": {"ops", "nn", "models"},
     "recipes": {"ops", "nn", "models", "data", "train", "measure", "deploy"},

@@ -69,8 +69,8 @@ SIGNATURES = {
     resofire.models.save: "(model, folder)",
     resofire.load: "(path)",
     resofire.pretrained: "(name)",
-    resofire.train.train: "(config, task, folder, *, devices=1)",
-    resofire.train.resume: "(folder, task, *, devices=None)",
+    resofire.train.train: "(config, task, folder, *, model=None, loss=None, optimizer=None, callbacks=(), devices=1)",
+    resofire.train.resume: "(folder, task, *, model=None, loss=None, optimizer=None, callbacks=(), devices=None)",
     resofire.train.evaluate: "(model, task, batch)",
     resofire.recipes.smnist: "()",
     resofire.deploy.fold: "(model, dtype=None)",
@@ -122,7 +122,7 @@ def test_names():
 
 
 def test_importing_does_not_load_the_kernel_compilers():
-    heavy = {"numba", "triton", "spikingjelly", "pytorch_lightning"}
+    heavy = {"numba", "triton", "spikingjelly", "lightning_fabric"}
     code = f"import sys, resofire.recipes; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -70,10 +70,7 @@ def open_task(folder: Path, data_dir: Path | None) -> Any:
     from .. import data, train
 
     try:
-        if hasattr(train, "load_task"):
-            return train.load_task(folder, data_dir=data_dir)
-        config = read_config(folder)
-        return data.load(config.task, data_dir, **config.task_settings)
+        return train.load_task(folder, data_dir=data_dir)
     except (data.DataError, train.RunError, ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
 

@@ -46,8 +46,7 @@ class Train:
                 folder, result = train.resume(self.resume, task, devices=self.devices)
             else:
                 task = load_task(self.config, self.data_dir) if self.task is None else self.task
-                out = self.out or _new_folder(Path("runs") / self.config.name)
-                folder, result = train.train(self.config, task, out, devices=self.devices or 1)
+                folder, result = self._train(task)
         except train.Stopped as stopped:
             print(f"resofire: {stopped}", file=sys.stderr)
             return stopped.code
@@ -57,6 +56,22 @@ class Train:
             print(train.report(folder, result))
             print(f"evaluate it with: resofire evaluate {folder}")
         return 0
+
+    def _train(self, task: Any) -> Any:
+        from .. import train
+        from ..train.processes import rank
+
+        base = Path("runs") / self.config.name
+        if self.out is not None or rank() > 0:
+            # Only the first process writes; the others need no folder of their own.
+            return train.train(self.config, task, self.out or base, devices=self.devices or 1)
+        folder = train.new_folder(base)
+        try:
+            return train.train(self.config, task, folder, devices=self.devices or 1)
+        except train.RunError:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            raise
 
 
 def parse_train(arguments: list[str]) -> Train:
@@ -155,12 +170,3 @@ Recipes:
 
 All settings of a recipe are flags: resofire train RECIPE --help
 {FOOTER}"""
-
-
-def _new_folder(first: Path) -> Path:
-    """A folder that does not exist yet: runs/name, runs/name-2, …"""
-    folder, number = first, 1
-    while folder.exists():
-        number += 1
-        folder = first.with_name(f"{first.name}-{number}")
-    return folder

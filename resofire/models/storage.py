@@ -118,9 +118,9 @@ def require_saveable(config: Any) -> None:
     try:
         again = from_json(json.loads(json.dumps(to_json(config))))
     except (ValueError, TypeError) as error:
-        raise StorageError(f"save: the config of the network cannot be saved: {_sentence(error)}") from None
+        raise StorageError(f"the config of the network cannot be saved: {_sentence(error)}") from None
     if again != config:
-        raise StorageError(f"save: the config of the network does not survive saving, got {again!r} for {config!r}")
+        raise StorageError(f"the config of the network does not survive saving, got {again!r} for {config!r}")
 
 
 def _require_importable(value: Any) -> None:
@@ -128,12 +128,12 @@ def _require_importable(value: Any) -> None:
         cls = type(value)
         if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__ or "#" in cls.name:
             raise StorageError(
-                f"save: the surrogate {cls.__name__} must be defined once, at the top level of a module to import"
+                f"the surrogate {cls.__name__} must be defined once, at the top level of a module to import"
             )
     elif isinstance(value, Config):
         reason = why_not_saveable(value)
         if reason is not None:
-            raise StorageError(f"save: the network could not be loaded again: {reason}")
+            raise StorageError(f"the network could not be loaded again: {reason}")
         for field in dataclasses.fields(value):
             _require_importable(getattr(value, field.name))
     elif isinstance(value, tuple | list):

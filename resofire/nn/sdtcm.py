@@ -66,6 +66,8 @@ class SDTCM(nn.Module):
     """
 
     token_neuron: Any
+    # Trained like the parameters of neurons.
+    neuron_parameters = ("log_amplitude",)
 
     def __init__(
         self,

@@ -1,28 +1,35 @@
-"""Training: from a config and a data set to a run folder, interrupted or distributed, always repeatable."""
+"""Training: from a config and a data set to a run folder; interrupted or distributed, always reproducible."""
 
 from ..extras import require
 
 require("train", __name__)
 
+from .batches import evenly_spaced
+from .callbacks import Callback, Figures
 from .config import RunConfig
-from .recalibrate import recalibrate, spread
-from .result import evaluate, recorded, report
-from .run import Outcome, RunError, Stopped, read, resume, train
-from .score import Score, score
+from .evaluation import Score, evaluate, recalibrate, recorded, report, score
+from .folder import new_folder
+from .record import RunError, read
+from .run import Outcome, Stopped, resume, train
+from .source import load_task
 
 __all__ = [
+    "Callback",
+    "Figures",
     "Outcome",
     "RunConfig",
     "RunError",
     "Score",
     "Stopped",
     "evaluate",
+    "evenly_spaced",
+    "load_task",
+    "new_folder",
     "read",
     "recalibrate",
     "recorded",
     "report",
     "resume",
     "score",
-    "spread",
     "train",
 ]

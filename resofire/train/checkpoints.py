@@ -1,8 +1,8 @@
-"""Checkpoints: what a run needs to go on, written whole or not at all, and known by a checksum in their names.
+"""Checkpoints: what resuming a run needs. Each is written atomically and carries a checksum in its name.
 
     checkpoints/step-00001200-3f2a….pt
 
-The two last written are kept. One that does not match its name is passed over for the one before.
+The last two are kept. One that does not match its name is skipped for the one before.
 """
 
 import hashlib
@@ -21,30 +21,40 @@ KEPT = 2
 NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.pt")
 
 
-class Found(NamedTuple):
-    """A checkpoint that is whole, and those newer ones that are not."""
+class Checkpoint(NamedTuple):
+    """The newest whole checkpoint of a run.
+
+    Attributes:
+        state: Its content.
+        file: Its file.
+        damaged: Newer ones, which are not whole.
+    """
 
     state: dict[str, Any]
     file: Path
-    passed_over: list[Path]
+    damaged: list[Path]
 
 
 def listed(run: Path) -> list[Path]:
-    """The checkpoints of a run, the newest first."""
+    """The checkpoint files of a run, newest first."""
     return sorted((file for file in (run / FOLDER).glob("step-*.pt") if NAME.fullmatch(file.name)), reverse=True)
 
 
 def write(run: Path, state: dict[str, Any]) -> Path:
-    """Adds one for state["step"] and keeps the one before it.
+    """Write a checkpoint of state["step"] and keep the one before it.
 
-    Of later steps there are only damaged ones, which a run that goes on has passed over: they are dropped."""
-    held = io.BytesIO()
-    torch.save({"format": FORMAT, **state}, held)
-    data = held.getvalue()
+    Those of later steps are damaged ones that a resumed run has skipped: they are deleted.
+
+    Returns:
+        Its file.
+    """
+    stream = io.BytesIO()
+    torch.save({"format": FORMAT, **state}, stream)
+    data = stream.getvalue()
     file = run / FOLDER / f"step-{state['step']:08d}-{hashlib.sha256(data).hexdigest()[:16]}.pt"
     file.parent.mkdir(exist_ok=True)
-    # What a process that was killed had half written.
-    for part in file.parent.glob(".step-*.pt.part"):
+    # Half-written files of a process that was killed.
+    for part in file.parent.glob(".step-*.part"):
         part.unlink(missing_ok=True)
     write_atomic(file, data)
     others = [each for each in listed(run) if each != file]
@@ -54,13 +64,13 @@ def write(run: Path, state: dict[str, Any]) -> Path:
     return file
 
 
-def newest(run: Path) -> Found | None:
-    """The newest one that is whole, or None if there is none."""
+def newest(run: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole; None if there is none."""
     damaged: list[Path] = []
     for file in listed(run):
         state = _read(file)
         if state is not None:
-            return Found(state, file, damaged)
+            return Checkpoint(state, file, damaged)
         damaged.append(file)
     return None
 
@@ -76,6 +86,6 @@ def _read(file: Path) -> dict[str, Any] | None:
         if named is None or hashlib.sha256(data).hexdigest()[:16] != named[2]:
             return None
         state = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-    except Exception:  # whatever a damaged file makes torch say
+    except Exception:  # whatever a damaged file makes torch raise
         return None
     return state if isinstance(state, dict) and state.get("format") == FORMAT else None

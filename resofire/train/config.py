@@ -1,4 +1,4 @@
-"""A run as a value: what is trained, on what, and how. A recipe returns one."""
+"""The config of a run: network, data and training settings. A recipe returns one."""
 
 import math
 import sys
@@ -16,48 +16,48 @@ GRADIENT_DTYPES = ("float32", "bfloat16", "auto")
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Config):
-    """The whole of a run. Two runs with equal configs, on one machine and thread count, end in the same bits."""
+    """All settings of a run. Equal configs on one machine and thread count give the same bits."""
 
     name: str
-    """What the run is called; the recipe's name."""
+    """Name of the run, usually the recipe's."""
     task: str
     """The data set, see resofire data list."""
     model: NetworkConfig
     """The network."""
     task_settings: dict[str, Any] = field(default_factory=dict)
-    """What the data set is told besides, see its file."""
+    """Settings of the data set, see its function."""
     seed: int = 0
-    """Decides the first weights, the order of the batches and what dropout drops."""
+    """Determines the initial weights, the order of the batches and dropout."""
     batch: int = 64
-    """Sequences in a step, over all devices."""
+    """Sequences per step, over all devices."""
     epochs: int = 10
-    """How often all training sequences are seen."""
+    """Passes over the training split."""
     steps: int | None = None
-    """Steps instead of epochs, if given."""
+    """Number of steps; replaces epochs."""
     validate_every: int | None = None
-    """Steps between validations; otherwise once an epoch."""
+    """Steps between validations; None: once per epoch."""
     lr: float = 5e-3
-    """The highest learning rate of weights."""
+    """Highest learning rate of weights."""
     neuron_lr: float = 1e-3
-    """The highest learning rate of Δ, θ, τ and α, which have no weight decay."""
+    """Highest learning rate of neurons' parameters and amplitudes, which have no weight decay."""
     weight_decay: float = 0.05
-    """Of weights; biases, norms and embeddings have none."""
+    """Weight decay of matrices; biases, norms and embeddings have none."""
     warmup: float = 0.05
-    """The share of all steps in which the learning rate rises; then it falls along a cosine."""
+    """Share of the steps in which the learning rate rises linearly; then it falls along a cosine."""
     final_lr: float = 0.0
-    """Where it ends, as a share of the highest."""
+    """Final learning rate, as a share of the highest."""
     clip: float | None = 1.0
-    """The largest norm of the gradient; a longer one is shortened."""
+    """Clip the norm of the gradient to this; None: do not clip."""
     ema: float | None = None
-    """Keep a running average of the weights with this decay, and validate and ship that."""
+    """Decay of a moving average of the weights, which is then validated and saved; None: no average."""
     recalibrate: int = 0
-    """Before each validation, take the statistics of norms anew from so many batches without augmentation."""
+    """Recompute the statistics of norms from this many unaugmented batches before each validation; 0: do not."""
     label_smoothing: float = 0.0
-    """The share of the target that is spread over all classes."""
+    """Share of the target that is distributed evenly over all classes."""
     select: str = "validation"
-    """The split whose accuracy chooses the weights to keep: validation, or test, which is then no fair measure."""
+    """Split whose accuracy selects the weights: validation, or test, whose accuracy is then biased."""
     checkpoint_minutes: float = 2.0
-    """Time between checkpoints."""
+    """Minutes between checkpoints."""
     gradient_dtype: str = "float32"
     """Type of the blocks' gradient products: float32, bfloat16 (needs AVX512-BF16 or AMX) or auto, the faster one."""
 
@@ -99,11 +99,16 @@ class RunConfig(Config):
             )
 
     def to_json(self) -> dict[str, Any]:
+        """The config as plain values."""
         return to_json(self)
 
     @staticmethod
     def from_json(described: Any) -> "RunConfig":
-        """The config that was written; ValueError or TypeError if it is none."""
+        """The config that `to_json` described.
+
+        Raises:
+            ValueError, TypeError: It is not the config of a run.
+        """
         settings = {}
         if isinstance(described, dict) and isinstance(described.get("task_settings"), dict):
             # A data set may well have a setting called kind.

@@ -1,17 +1,23 @@
-"""When numbers stop being numbers: which layer was it?"""
+"""Divergence: numbers that are not finite, and the layer where they began."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from ..models.network import Network
-from .stream import Batch
+from ..data import Batch
+from .evaluation import call
 
 
 class Diverged(RuntimeError):
-    """A loss or gradient that is no finite number."""
+    """A loss, gradient or weight that is not finite.
+
+    Args:
+        step: The step in which it appeared.
+        culprit: What was not finite, as a clause.
+    """
 
     def __init__(self, step: int, culprit: str) -> None:
         super().__init__(step, culprit)
@@ -21,44 +27,60 @@ class Diverged(RuntimeError):
         return f"training diverged in step {self.step}: {self.culprit}"
 
 
-def first_nonfinite_layer(model: Network, batch: Batch) -> str:
-    """The first layer whose weights, output or gradient is not finite, in the order in which data meets them."""
+def first_nonfinite_layer(model: nn.Module, batch: Batch) -> str:
+    """The first layer whose weights, output or gradient is not finite, in the order of the forward pass."""
     for name, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
+        if not finite(parameter):
             return f"the weights {name} are not finite"
-    if batch.x.is_floating_point() and not bool(batch.x.isfinite().all()):
+    if not finite(batch.x):
         return "the input is not finite"
-    first = _first_output(model, batch)
-    if first is not None:
-        return f"the output of layer {first} is not finite"
+    layer = _first_output(model, batch)
+    if layer is not None:
+        return f"the output of layer {layer} is not finite"
     for name, parameter in reversed([*model.named_parameters()]):
-        if parameter.grad is not None and not bool(parameter.grad.isfinite().all()):
+        if parameter.grad is not None and not finite(parameter.grad):
             return f"the gradient of {name} is not finite"
     return "the norm of the gradient is not finite"
 
 
-@torch.no_grad()
-def _first_output(model: Network, batch: Batch) -> str | None:
-    found: list[str] = []
+def require_finite(step: int, models: tuple[nn.Module, ...], optimizer: Optimizer) -> None:
+    """Refuse to save weights or optimiser state that the next step would fail on.
 
-    def looker(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def look(module: nn.Module, given: Any, out: Any) -> None:
-            parts = out if isinstance(out, tuple) else (out,)
-            if any(isinstance(part, Tensor) and not bool(part.isfinite().all()) for part in parts):
-                found.append(name)
+    Raises:
+        Diverged: One of them is not finite.
+    """
+    for name, value in (item for model in models for item in model.state_dict().items()):
+        if not finite(value):
+            raise Diverged(step, f"the weights {name} are not finite")
+    for name, parameter in models[0].named_parameters():
+        if not all(finite(value) for value in optimizer.state.get(parameter, {}).values()):
+            raise Diverged(step, f"the optimiser's state of {name} is not finite")
+
+
+def finite(value: Any) -> bool:
+    """Whether all numbers of a tensor are finite; anything else is."""
+    return not isinstance(value, Tensor) or bool(value.isfinite().all())
+
+
+@torch.no_grad()
+def _first_output(model: nn.Module, batch: Batch) -> str | None:
+    layers: list[str] = []
+
+    def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def look(module: nn.Module, inputs: Any, output: Any) -> None:
+            if not all(finite(part) for part in (output if isinstance(output, tuple) else (output,))):
+                layers.append(name)
 
         return look
 
-    # On leaves: a block is then composed of its parts, and the part can be told.
+    # On leaves: with hooks on its parts a fused block runs them one by one, so that the part can be named.
     leaves = [(name, module) for name, module in model.named_modules() if not [*module.children()]]
-    hooks = [module.register_forward_hook(looker(name)) for name, module in leaves]
-    # In evaluation nothing is exchanged between processes, of which perhaps only one is here.
+    hooks = [module.register_forward_hook(hook(name)) for name, module in leaves]
+    # In evaluation no process waits for another; perhaps only this one is here.
     model.eval()
     try:
-        logits = model(batch.x, cu_seqlens=batch.cu_seqlens)
+        logits = call(model, batch)
     finally:
-        for hook in hooks:
-            hook.remove()
-    if found:
-        return found[0]
-    return None if bool(logits.isfinite().all()) else "head"
+        for each in hooks:
+            each.remove()
+    return layers[0] if layers else None if finite(logits) else "head"

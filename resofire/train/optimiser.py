@@ -1,42 +1,62 @@
-"""AdamW in three groups of parameters, and the learning rate as a function of the step."""
+"""AdamW in three groups of parameters, the learning rate as a function of the step, and averaged weights."""
 
+import copy
 import math
+from typing import Any
 
-from torch import nn
-from torch.optim import AdamW
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 
+from ..nn import Neuron, SpatialNeuron
 from .config import RunConfig
 
 BETAS = (0.9, 0.999)
-# How the parameters of neurons end; see nn.PRF, nn.LIF, nn.SpatialNeuron and nn.SDTCM.
-NEURON = ("log_delta", "log_theta", "log_tau", "log_tau_above_1", "log_amplitude")
 
 
-def groups(model: nn.Module, config: RunConfig) -> list[dict[str, object]]:
-    """Weights with decay; biases, norms and embeddings without; neurons without and at their own rate."""
-    weights, plain, neurons = [], [], []
-    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    for name, parameter in model.named_parameters():
-        if name.rsplit(".", 1)[-1] in NEURON:
-            neurons.append(parameter)
-        elif parameter.dim() < 2 or id(parameter) in embeddings:
-            plain.append(parameter)
-        else:
-            weights.append(parameter)
-    made = [
-        {"name": "weights", "params": weights, "highest": config.lr, "weight_decay": config.weight_decay},
-        {"name": "plain", "params": plain, "highest": config.lr, "weight_decay": 0.0},
-        {"name": "neurons", "params": neurons, "highest": config.neuron_lr, "weight_decay": 0.0},
+def groups(model: nn.Module, config: RunConfig) -> list[dict[str, Any]]:
+    """Split the parameters of a model into groups by the modules they belong to.
+
+    - weights: matrices, with weight decay.
+    - plain: biases, norms and embeddings, without.
+    - neurons: everything but matrices that belongs directly to a `nn.Neuron` or `nn.SpatialNeuron`, and what a module
+      names in a class attribute `neuron_parameters` (amplitudes); at `neuron_lr`, without weight decay.
+
+    Returns:
+        The groups that have parameters. `highest` is the highest learning rate of a group.
+    """
+    neuron, embeddings = set(), set()
+    for module in model.modules():
+        if isinstance(module, Neuron | SpatialNeuron):
+            neuron |= {id(value) for value in module.parameters(recurse=False) if value.dim() < 2}
+        named = (module._parameters.get(name) for name in getattr(module, "neuron_parameters", ()))
+        neuron |= {id(value) for value in named if value is not None}
+        if isinstance(module, nn.Embedding):
+            embeddings.add(id(module.weight))
+    members: dict[str, list[nn.Parameter]] = {"weights": [], "plain": [], "neurons": []}
+    # In the order of the model: the state of an optimiser goes by position.
+    for parameter in model.parameters():
+        plain = parameter.dim() < 2 or id(parameter) in embeddings
+        members["neurons" if id(parameter) in neuron else "plain" if plain else "weights"].append(parameter)
+    settings = {
+        "weights": (config.lr, config.weight_decay),
+        "plain": (config.lr, 0.0),
+        "neurons": (config.neuron_lr, 0.0),
+    }
+    return [
+        {"name": name, "params": parameters, "highest": settings[name][0], "weight_decay": settings[name][1]}
+        for name, parameters in members.items()
+        if parameters
     ]
-    return [group for group in made if group["params"]]
 
 
 def optimiser(model: nn.Module, config: RunConfig) -> AdamW:
+    """AdamW over the groups of a model."""
     return AdamW(groups(model, config), lr=config.lr, betas=BETAS, fused=True)
 
 
 def rate(step: int, steps: int, config: RunConfig) -> float:
-    """What the highest learning rate is multiplied by in step 0 … steps - 1: a straight rise, then half a cosine."""
+    """Factor of the learning rate in step 0 … steps - 1: a linear warm-up, then half a cosine."""
     rising = round(config.warmup * steps)
     if step < rising:
         return (step + 1) / rising
@@ -44,6 +64,31 @@ def rate(step: int, steps: int, config: RunConfig) -> float:
     return config.final_lr + (1 - config.final_lr) * 0.5 * (1 + math.cos(math.pi * share))
 
 
-def set_rate(optimizer: AdamW, factor: float) -> None:
+def set_rate(optimizer: Optimizer, factor: float) -> None:
+    """Set the learning rate of each group to this factor times its highest."""
     for group in optimizer.param_groups:
-        group["lr"] = group["highest"] * factor
+        # An optimiser of the user's own may have made groups of its own.
+        group["lr"] = group.setdefault("highest", group["lr"]) * factor
+
+
+class Average:
+    """An exponential moving average of the weights of a model.
+
+    The decay rises from 2/11 after the first step, so that the initial weights are soon forgotten.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def follow(self, model: nn.Module, step: int) -> None:
+        """Update after step `step` (the first is 1)."""
+        share = 1 - min(self.decay, (1 + step) / (10 + step))
+        averaged, current = self.model.state_dict(), model.state_dict()
+        floating = [name for name, value in averaged.items() if value.is_floating_point()]
+        targets: list[Tensor] = [averaged[name] for name in floating]
+        if targets:
+            torch._foreach_lerp_(targets, [current[name] for name in floating], share)
+        for name in averaged.keys() - set(floating):
+            averaged[name].copy_(current[name])

@@ -3,12 +3,13 @@
 import sys
 from typing import Any
 
-from ..models.network import Network
+from torch import nn
+
 from ..nn import SDTCM
 from ..ops import sdtcm
 
 
-def apply_gradient_dtype(model: Network, value: str) -> str:
+def apply_gradient_dtype(model: nn.Module, value: str) -> str:
     """Set the type of the gradient products of every SD-TCM block.
 
     Args:
@@ -30,7 +31,7 @@ def apply_gradient_dtype(model: Network, value: str) -> str:
     return value if blocks else "float32"
 
 
-def resume_gradient_dtype(model: Network, run: dict[str, Any], *, first: bool) -> str:
+def resume_gradient_dtype(model: nn.Module, run: dict[str, Any], *, first: bool) -> str:
     """Set the type that a run was begun with, and return the one that is used.
 
     On a CPU without bfloat16 the run continues in float32: its bits are then not those of an uninterrupted run.

@@ -1,18 +1,125 @@
-"""Which process of a distributed run this is, told by the environment before anything is set up."""
+"""The processes of a run: which one this is, whether the others still live, and the signals that stop it."""
 
 import os
+import signal
+import socket
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+import torch.distributed as dist
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Where the first process leaves its number for those that it starts.
+PARENT = "RESOFIRE_PARENT"
+# Seconds that a process whose connections have closed may take to exit.
+PATIENCE = 10.0
 
 
 def rank() -> int:
-    """Among the processes of all machines. torchrun sets RANK; Lightning, which starts those of one, LOCAL_RANK."""
+    """The rank among the processes of all machines. torchrun sets RANK; Fabric, on one machine, LOCAL_RANK."""
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0)))
 
 
 def on_this_machine(devices: int) -> int:
-    """How many processes there are on this machine: as torchrun, which has started them, says, or as was asked for."""
+    """The number of processes on this machine: torchrun's if it started them, otherwise `devices`."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", devices))
 
 
 def world(devices: int) -> int:
-    """How many processes there are on all machines: as torchrun says, or one for each device."""
+    """The number of processes on all machines: torchrun's if it started them, otherwise `devices`."""
     return int(os.environ.get("WORLD_SIZE", devices))
+
+
+def end_with_the_first() -> None:
+    """Have the processes that the first one starts end when it does, even while they still wait for it to connect.
+
+    Called in each before they connect. Under torchrun, which ends all of them by itself, nothing happens.
+    """
+    if rank() == 0:
+        os.environ[PARENT] = str(os.getpid())
+        return
+    parent = os.environ.get(PARENT)
+
+    def watch() -> None:
+        while str(os.getppid()) == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    if parent is not None:
+        threading.Thread(target=watch, daemon=True).start()
+
+
+class Interrupted(BaseException):
+    """The user stopped the run. A BaseException, so that `except Exception` does not swallow it."""
+
+
+class StopSignals:
+    """Handles SIGINT and SIGTERM inside a `with` block and restores the old handlers after it.
+
+    Attributes:
+        deferred: Set by the training loop. While False, a signal raises `Interrupted` at once; while True, the first
+            one only sets `requested`, so that the step can finish, and the second raises.
+        requested: Whether a stop was requested.
+    """
+
+    def __init__(self) -> None:
+        self.deferred = self.requested = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopSignals":
+        # Only the main thread may install handlers.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self.deferred or self.requested:
+            raise Interrupted
+        self.requested = True
+
+
+class Peers:
+    """The other processes of a distributed run. Gloo reports a lost connection as a plain RuntimeError, so whether
+    one of them has ended is looked up instead.
+
+    Args:
+        children: The processes that this one started.
+    """
+
+    def __init__(self, children: Any = ()) -> None:
+        self._children, self._parent = list(children), os.getppid()
+        mine = (socket.gethostname(), os.getpid())
+        everyone: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everyone, mine)
+        self._pids = [pid for host, pid in everyone if host == mine[0] and pid != mine[1]]
+
+    def ended(self, seconds: float = PATIENCE) -> bool:
+        """Whether a process of this machine has ended; waits some seconds for one that is just exiting."""
+        until = time.monotonic() + seconds
+        while not self._one_is_gone():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _one_is_gone(self) -> bool:
+        # A child that has ended keeps its number until it is polled; one whose parent ended gets another parent.
+        if os.getppid() != self._parent or any(child.poll() is not None for child in self._children):
+            return True
+        return os.name != "nt" and not all(_exists(pid) for pid in self._pids)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

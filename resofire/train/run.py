@@ -1,65 +1,45 @@
-"""A run from its config to its folder: train, go on after an interruption, and evaluate the result.
+"""A run from its config to its folder: train, resume after an interruption, evaluate the result.
 
-run.json             config, seed, data, versions, commit, backends; at which steps it was resumed, and with what
-metrics.csv          figures as they come; tensorboard/ the same
-checkpoints/         what is needed to go on
+run.json             config, seed, data, versions, commit, backends; where and with what it was resumed
+data.npz             the data, if they came as arrays
+metrics.csv          curves; tensorboard/ the same
+checkpoints/         what resuming needs
 model.safetensors    the best network so far, with config.json
 result.json          accuracy on each split, fire rate of each layer, parameters, time
 """
 
-import fcntl
-import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
 
-from ..atomic import write_atomic
-from ..models import FeedforwardConfig, RetrievalConfig, build
-from ..models.network import Network
+from ..data import Task
+from ..models import build
 from ..models.storage import StorageError, load
 from ..ops import retain_buffers
 from . import checkpoints
+from .batches import Plan
+from .checks import require_fit, require_saveable
 from .config import RunConfig
 from .diverged import Diverged
-from .keeping import Interrupted, Keeping, interruptible
-from .logs import Logs
-from .manifest import conditions, fingerprints, manifest
+from .evaluation import RESULT, Loss, evaluate
+from .folder import locked, require_empty, write_json
 from .precision import apply_gradient_dtype, resume_gradient_dtype
-from .processes import on_this_machine, rank, world
-from .progress import Progress
-from .result import RESULT, evaluate
-from .stream import Plan, Task
-
-RUN = "run.json"
-# What torch says, of a connection, when another process of the run has ended.
-ENDED = (" by peer", "Connection was likely closed")
-
-
-class Described(Task, Protocol):
-    """A data set with the facts that a network must fit; `resofire.data` has them."""
-
-    @property
-    def inputs(self) -> int | None: ...
-    @property
-    def vocabulary(self) -> int | None: ...
-    @property
-    def pairs(self) -> bool: ...
-    @property
-    def per_step(self) -> bool: ...
-
-
-class RunError(Exception):
-    """Why a run cannot begin or go on. Its text is one sentence."""
+from .processes import Interrupted, Peers, StopSignals, on_this_machine, rank, world
+from .record import RUN, RunError, conditions, fingerprints, manifest, read
+from .source import FILE, save_arrays
 
 
 class Stopped(Exception):
-    """Why a run ended before its last step; `code` is what the command exits with."""
+    """Why a run ended before its last step; `code` is the exit code of the command."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -67,246 +47,284 @@ class Stopped(Exception):
 
 
 class Outcome(NamedTuple):
-    """What a finished run came to; None in processes that only helped."""
+    """A finished run: its folder and its result, which is None in processes of rank > 0."""
 
     folder: Path
     result: dict[str, Any] | None
 
 
-def train(config: RunConfig, task: Described, folder: str | os.PathLike[str], *, devices: int = 1) -> Outcome:
-    """Trains from the beginning, into a folder that must be new or empty."""
-    folder = Path(folder)
-    if rank() == 0:
-        try:
-            taken = os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir()))
-        except OSError as error:
-            raise RunError(f"train: out {folder} cannot be used: {error.strerror}") from None
-        if taken:
-            raise RunError(f"train: out must be a new or empty folder, got {folder}; to go on with a run, resume it")
-    return _run(config, task, folder, devices, None)
+class Own(NamedTuple):
+    """What a user hands over in place of the built-in parts; see `train`."""
+
+    model: nn.Module | None = None
+    loss: Loss | None = None
+    optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None
+    callbacks: Sequence[object] = ()
+
+    def names(self) -> dict[str, Any]:
+        """What run.json records."""
+        parts = {"loss": self.loss, "optimizer": self.optimizer}
+        names: dict[str, Any] = {part: _name(value) for part, value in parts.items() if value is not None}
+        return names | ({"callbacks": [_name(each) for each in self.callbacks]} if self.callbacks else {})
 
 
-def resume(folder: str | os.PathLike[str], task: Described, *, devices: int | None = None) -> Outcome:
-    """Goes on with a run from its newest checkpoint, mid-epoch if need be."""
-    folder = Path(folder)
-    described = read(folder)
-    config = RunConfig.from_json(described["config"])
-    if (folder / RESULT).exists():
-        raise RunError(f"resume: {folder} is finished; see its {RESULT}")
-    if "data" in described:
-        for split, held in fingerprints(task).items():
-            if described["data"].get(split) != held:
-                raise RunError(
-                    f"resume: {task.name} must be the data that {folder} was begun with, got a {split} split of "
-                    f"{held}, not of {described['data'].get(split)}; name the folder of its files with --data-dir"
-                )
-    found = checkpoints.newest(folder)
-    if rank() == 0 and found is not None:
-        for file in found.passed_over:
-            print(f"{file} is damaged; going on from {found.file.name}, the one before it", file=sys.stderr)
-    if found is None and checkpoints.listed(folder):
-        raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is whole")
-    state = None if found is None else found.state
-    if state is not None and state["best"] is not None:
-        try:
-            load(folder)
-        except StorageError as error:
-            if rank() == 0:
-                print(f"{error}; the best network is chosen anew from here on", file=sys.stderr)
-            state["best"] = None
-    return _run(config, task, folder, devices or described["devices"], state)
+def train(
+    config: RunConfig, task: Task, folder: str | os.PathLike[str], *, model: nn.Module | None = None,
+    loss: Loss | None = None, optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None,
+    callbacks: Sequence[object] = (), devices: int = 1,
+) -> Outcome:  # fmt: skip
+    """Train a network from the beginning.
 
+    Args:
+        config: The run.
+        task: Its data.
+        folder: The run folder; must be new or empty.
+        model: The network to train, with its initial weights; its config must equal `config.model`. None builds it.
+        loss: Mean loss of a batch, called as `loss(logits, labels)` and returning a scalar tensor; `label_smoothing`
+            does not apply to it. None is cross entropy.
+        optimizer: Called with the parameter groups (`params`, `weight_decay`, `highest`: the highest learning rate),
+            returns an optimiser; its learning rates are set before each step. None is AdamW.
+        callbacks: Objects with some of the methods of `Callback`.
+        devices: Processes on this machine (CPU) or GPUs.
 
-def read(folder: Path) -> dict[str, Any]:
-    """What run.json says."""
+    Returns:
+        The folder and the result.
+
+    Raises:
+        RunError: The run cannot begin. Nothing is left on disk.
+        Stopped: It was interrupted, diverged, or could not write; it can be resumed.
+    """
+    folder, own = Path(folder), Own(model, loss, optimizer, tuple(callbacks))
+    devices = on_this_machine(devices)
+    require_fit(config, task, world(devices))
+    plan, network = _begin(config, task, own)
     try:
-        described = json.loads((folder / RUN).read_text("utf-8"))
-        RunConfig.from_json(described["config"])
-        described = {"devices": 1, **described}
-        if not isinstance(described["devices"], int) or described["devices"] < 1:
-            raise ValueError(f"devices must be a positive integer, got {described['devices']!r}")
-        if not isinstance(described.get("data", {}), dict):
-            raise ValueError(f"data must be a fingerprint for each split, got {described['data']!r}")
-        return described
-    except FileNotFoundError:
-        raise RunError(f"run: {folder} is not a run folder, it has no {RUN}") from None
-    except OSError as error:
-        raise RunError(f"run: {folder / RUN} cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise RunError(f"run: {folder / RUN} cannot be used: {error}") from None
-
-
-def _run(config: RunConfig, task: Described, folder: Path, devices: int, state: dict[str, Any] | None) -> Outcome:
-    devices, first = on_this_machine(devices), rank() == 0
-    plan, model = _begin(config, task, world(devices))
-    try:
-        gradient_dtype = (
-            apply_gradient_dtype(model, config.gradient_dtype)
-            if state is None
-            else resume_gradient_dtype(model, read(folder), first=first)
-        )
+        gradient_dtype = apply_gradient_dtype(network, config.gradient_dtype)
     except ValueError as error:
         raise RunError(str(error)) from None
-    # Lightning takes seconds to import, and nothing else here needs it.
-    from .fit import Listener, Trainee, fit
-
-    retain_buffers()
-    if first and state is None:
+    if rank() > 0:
+        return _execute(config, task, folder, devices, own, plan, network, None)
+    require_empty(folder)
+    try:
+        record = {**manifest(config, network, task, devices, own.names()), "gradient_dtype": gradient_dtype}
+    except (RuntimeError, ValueError, TypeError) as error:
+        # Such as a backend that cannot run this network.
+        raise RunError(str(error)) from None
+    with locked(folder, create=True):
+        require_empty(folder)
         try:
-            described = manifest(config, model, task, devices)
-        except (RuntimeError, ValueError, TypeError) as error:
-            # Such as a backend that cannot run this network.
-            raise RunError(str(error)) from None
-        _describe(folder, {**described, "gradient_dtype": gradient_dtype})
-    step, best = 0, None
+            if task.source is None and save_arrays(folder, task):
+                record["source"] = {"arrays": FILE}
+            write_json(folder / RUN, record)
+        except OSError as error:
+            (folder / FILE).unlink(missing_ok=True)
+            raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
+        return _execute(config, task, folder, devices, own, plan, network, None)
+
+
+def resume(
+    folder: str | os.PathLike[str], task: Task, *, model: nn.Module | None = None, loss: Loss | None = None,
+    optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None, callbacks: Sequence[object] = (),
+    devices: int | None = None,
+) -> Outcome:  # fmt: skip
+    """Resume a run from its newest checkpoint, to the bits of an uninterrupted one.
+
+    Args:
+        folder: The run folder.
+        task: The data that the run was begun with; see `load_task`.
+        model: A network to load the weights into; None builds it.
+        loss: The same as in `train`, as are `optimizer` and `callbacks`.
+        optimizer: See `loss`.
+        callbacks: See `loss`.
+        devices: Processes on this machine; None is as many as before.
+
+    Returns:
+        The folder and the result.
+
+    Raises:
+        RunError: It cannot be resumed: finished, in use, other data, or a part of the user's own is missing.
+        Stopped: As in `train`.
+    """
+    folder, own = Path(folder), Own(model, loss, optimizer, tuple(callbacks))
+    record = read(folder)
+    config = RunConfig.from_json(record["config"])
+    _require_unfinished(folder)
+    _require_same(folder, record, task, own)
+    devices = on_this_machine(devices or record["devices"])
+    require_fit(config, task, world(devices))
+    plan, network = _begin(config, task, own)
+    gradient_dtype = resume_gradient_dtype(network, record, first=rank() == 0)
+    with locked(folder) if rank() == 0 else nullcontext():
+        if rank() == 0:
+            _require_unfinished(folder)
+        state = _newest(folder)
+        if rank() == 0:
+            now = {
+                "step": 0 if state is None else state["step"],
+                **conditions(devices),
+                "gradient_dtype": gradient_dtype,
+            }
+            write_json(folder / RUN, {**record, "resumed": [*record.get("resumed", ()), now]})
+        return _execute(config, task, folder, devices, own, plan, network, state)
+
+
+def _begin(config: RunConfig, task: Task, own: Own) -> tuple[Plan, nn.Module]:
+    """The plan of a run and its network, with the initial weights of the seed or the user's own."""
+    torch.manual_seed(config.seed % 2**64)
+    try:
+        plan = Plan.of(config, task.splits["train"])
+        network: nn.Module = build(config.model) if own.model is None else own.model
+    except (ValueError, TypeError) as error:
+        raise RunError(str(error)) from None
+    require_saveable(network)
+    if network.config != config.model:
+        raise RunError(f"train: model must have the config of the run, {config.model!r}, got {network.config!r}")
+    return plan, network
+
+
+def _execute(
+    config: RunConfig, task: Task, folder: Path, devices: int, own: Own, plan: Plan, model: nn.Module,
+    state: dict[str, Any] | None,
+) -> Outcome:  # fmt: skip
+    """Train from a checkpoint's state or the beginning, evaluate, and explain why if it ends early."""
+    # Fabric takes a second to import, and other users of this package do not need it.
+    from . import loop
+    from .callbacks import Saver, notify
+    from .logs import Logs
+    from .optimiser import Average, groups, optimiser
+    from .progress import Display
+
+    first = rank() == 0
+    retain_buffers()
+    run = loop.Run(folder, config, plan, model)
     if state is not None:
         model.load_state_dict(state["model"])
-        step, best = state["step"], state["best"]
-    trainee: Trainee | None = None
-    progress: Progress | None = None
+        run.step, run.best = state["step"], state["best"]
+    display = Display(config.name, folder) if first else None
     logs: Logs | None = None
+    peers: Peers | None = None
+    threads = torch.get_num_threads()
     try:
-        with _locked(folder) if first else _nothing(), interruptible():
-            if first and state is not None:
-                _note_resumption(folder, step, devices, gradient_dtype)
-            if first:
-                logs, progress = Logs(folder, step, state and state["logs"]), Progress(config, plan, step, folder)
-            keeping = Keeping(folder, logs, best, config.checkpoint_minutes)
-            listeners: list[Listener] = [each for each in (logs, progress, keeping) if each is not None]
-            trainee = Trainee(
-                model.train(), config, plan, task.splits["train"], listeners, step, state and state["optimiser"]
-            )
-            if state is not None and trainee.average is not None:
-                trainee.average.model.load_state_dict(state["average"])
-            if step < plan.steps:
-                fit(trainee, task, devices)
-            if progress is not None:
-                progress.close()
-            if logs is None:
-                return Outcome(folder, None)
-            seconds = logs.elapsed()
-            try:
-                found = evaluate(load(folder), task, config.batch)
-            except StorageError as error:
-                raise RunError(str(error)) from None
-            more = {"selected_on": config.select, "best": keeping.best, "seconds": seconds, "seed": config.seed}
-            result = {**found, **more}
-            write_atomic(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+        with StopSignals() as signals:
+            logs = Logs(folder, run.step, state and state["logs"]) if first else None
+            saver = Saver(logs, config.checkpoint_minutes)
+            callbacks = [each for each in (logs, display, *own.callbacks, saver) if each is not None]
+            if run.step < plan.steps:
+                fabric = loop.launch(devices)
+                run.rank, run.world = fabric.global_rank, fabric.world_size
+                if run.world > 1:
+                    peers = Peers(getattr(fabric.strategy.launcher, "procs", ()))
+                    _broadcast(model)
+                fabric.to_device(model)
+            run.average = None if config.ema is None else Average(model, config.ema)
+            made = optimiser(model, config) if own.optimizer is None else own.optimizer(groups(model, config))
+            run.optimizer = made
+            if state is not None:
+                made.load_state_dict(state["optimiser"])
+                if run.average is not None:
+                    run.average.model.load_state_dict(state["average"])
+            elif own.model is not None:
+                # The seed cannot reproduce these weights.
+                saver.write(run)
+            if run.step < plan.steps:
+                loop.fit(run, task, fabric, callbacks, signals, own.loss)
+                # Fabric divides the cores among the processes; the evaluation has them to itself, as any later one.
+                torch.set_num_threads(threads)
+            if display is not None:
+                display.close()
+            result = None
+            if logs is not None:
+                seconds = logs.elapsed()
+                try:
+                    result = evaluate(load(folder), task, config.batch)
+                except StorageError as error:
+                    raise RunError(str(error)) from None
+                result |= {"selected_on": config.select, "best": run.best, "seconds": seconds, "seed": config.seed}
+                write_json(folder / RESULT, result)
+            notify(callbacks, "on_end", run, result)
         return Outcome(folder, result)
-    except (Interrupted, OSError, RuntimeError) as error:
-        ended = any(words in str(error) for words in ENDED)
-        if isinstance(error, RuntimeError) and not isinstance(error, Diverged) and not ended:
+    except (Interrupted, Diverged, OSError, RuntimeError) as error:
+        lost = isinstance(error, RuntimeError) and not isinstance(error, Diverged)
+        if lost and not isinstance(error, dist.DistError) and (peers is None or not peers.ended()):
             raise
         if not first and not isinstance(error, OSError):
-            # The first process tells, and may still have to save: were this one to fail, Lightning would kill it.
+            # The first process explains and may still be saving; if this one failed, Fabric would kill it.
             return Outcome(folder, None)
-        if progress is not None:
-            progress.close()
         if isinstance(error, Diverged):
-            # No word of how to go on: it would come to the same end.
+            # Resuming would end in the same place.
             raise Stopped(f"{error}; {_last(folder)}") from None
-        where = f"stopped in step {step if trainee is None else trainee.step} of {plan.steps}"
-        if isinstance(error, Interrupted):
-            raise Stopped(f"{where}; {_how_to_go_on(folder)}", 130) from None
-        raise Stopped(f"{where}: {_reason(error)}; {_how_to_go_on(folder)}") from None
+        reason = "" if isinstance(error, Interrupted) else f": {_reason(error)}"
+        code = 130 if isinstance(error, Interrupted) else 1
+        how = f"resume with: resofire train --resume {shlex.quote(str(folder))}"
+        raise Stopped(f"stopped in step {run.step} of {plan.steps}{reason}; {_last(folder)}; {how}", code) from None
     finally:
-        # What a full disk does not take has been told.
+        if display is not None:
+            display.close()
+        # A full disk has been reported.
         with suppress(OSError):
             if logs is not None:
                 logs.close()
 
 
-def _begin(config: RunConfig, task: Described, processes: int) -> tuple[Plan, Network]:
-    """The plan of a run and its network with the first weights; refuses what cannot be trained."""
-    if not {"train", "test"} <= {*task.splits}:
-        raise RunError(f"train: {task.name} must have the splits train and test, got {', '.join(task.splits)}")
-    if config.select not in task.splits:
-        raise RunError(
-            f"train: select must be a split of {task.name} ({', '.join(task.splits)}), got {config.select!r}"
-        )
-    _require_fit(config, task)
-    if config.batch < processes:
-        raise RunError(f"train: batch must be at least the {processes} devices, got {config.batch}")
-    torch.manual_seed(config.seed % 2**64)
-    try:
-        return Plan.of(config, task.splits["train"]), build(config.model)
-    except (ValueError, TypeError) as error:
-        raise RunError(str(error)) from None
+def _newest(folder: Path) -> dict[str, Any] | None:
+    """The state in the newest whole checkpoint; None if none was written yet."""
+    newest = checkpoints.newest(folder)
+    if newest is None:
+        if checkpoints.listed(folder):
+            raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is whole")
+        return None
+    for file in newest.damaged if rank() == 0 else ():
+        print(f"{file} is damaged; resuming from {newest.file.name}, the one before it", file=sys.stderr)
+    state = newest.state
+    if state["best"] is not None:
+        try:
+            load(folder)
+        except StorageError as error:
+            if rank() == 0:
+                print(f"{error}; the best network is selected again from here on", file=sys.stderr)
+            state["best"] = None
+    return state
 
 
-def _require_fit(config: RunConfig, task: Described) -> None:
-    """The network takes what the data set gives, and answers what it asks."""
-    model: Any = config.model
-    name = task.name
-    if task.pairs != isinstance(model, RetrievalConfig):
-        wanted = "a RetrievalConfig" if task.pairs else "a ClassifierConfig or FeedforwardConfig"
-        has = "pairs" if task.pairs else "no pairs"
-        raise RunError(f"train: model must be {wanted}, since {name} has {has}, got a {type(model).__name__}")
-    if task.per_step != (model.pool == "none"):
-        wanted = "'none'" if task.per_step else "'mean' or 'last'"
-        has = "a label for each time step" if task.per_step else "one label for a sequence"
-        raise RunError(f"train: model.pool must be {wanted}, since {name} has {has}, got {model.pool!r}")
-    places, inputs, vocabulary, classes = (
-        (("sizes[0]", "sizes[-1]"), model.sizes[0], None, model.sizes[-1])
-        if isinstance(model, FeedforwardConfig)
-        else (("inputs", "classes"), model.inputs, model.vocabulary, model.classes)
-    )
-    if task.vocabulary is None and inputs != task.inputs:
-        raise RunError(f"train: model.{places[0]} must be {task.inputs}, the channels of {name}, got {inputs}")
-    if task.vocabulary is not None and (vocabulary is None or vocabulary < task.vocabulary):
-        least = f"at least {task.vocabulary}, the number of tokens of {name}"
-        raise RunError(f"train: model.vocabulary must be {least}, got {vocabulary}")
-    if classes != task.classes:
-        raise RunError(f"train: model.{places[1]} must be {task.classes}, the classes of {name}, got {classes}")
+def _require_same(folder: Path, record: dict[str, Any], task: Task, own: Own) -> None:
+    """The data and the user's own parts are those that the run was begun with."""
+    for split, mark in fingerprints(task).items() if "data" in record else ():
+        if record["data"].get(split) != mark:
+            raise RunError(
+                f"resume: {task.name} must be the data that {folder} was begun with, got a {split} split of {mark}, "
+                f"not of {record['data'].get(split)}; name the folder of its files with --data-dir"
+            )
+    before, now = record.get("own") or {}, own.names()
+    for part in ("loss", "optimizer", "callbacks"):
+        if part in before and part not in now:
+            raise RunError(f"resume: {folder} was begun with {part}={before[part]}; hand it over again")
+        if part in now and part not in before and part != "callbacks":
+            raise RunError(f"resume: {folder} was begun without {part}, got {part}={now[part]}")
 
 
-def _describe(folder: Path, described: dict[str, Any]) -> None:
-    """Makes the folder of a run and says what it is; one that cannot be written does not stay."""
-    new = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
-    except OSError as error:
-        if new:
-            with suppress(OSError):
-                folder.rmdir()
-        raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
+def _require_unfinished(folder: Path) -> None:
+    if (folder / RESULT).exists():
+        raise RunError(f"resume: {folder} is finished; see its {RESULT}")
 
 
-def _note_resumption(folder: Path, step: int, devices: int, gradient_dtype: str) -> None:
-    described = read(folder)
-    resumed = {"step": step, **conditions(devices), "gradient_dtype": gradient_dtype}
-    described["resumed"] = [*described.get("resumed", ()), resumed]
-    write_atomic(folder / RUN, (json.dumps(described, indent=2) + "\n").encode())
+def _broadcast(model: nn.Module) -> None:
+    """Start every process with the weights of the first."""
+    for value in model.state_dict().values():
+        dist.broadcast(value, 0)
 
 
-def _reason(error: OSError | RuntimeError) -> str:
-    if isinstance(error, RuntimeError):
+def _name(value: Any) -> str:
+    cls = value if hasattr(value, "__qualname__") else type(value)
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _reason(error: BaseException) -> str:
+    if not isinstance(error, OSError):
         return "another process of the run has ended"
     reason = error.strerror or str(error)
     return f"{error.filename} cannot be written: {reason}" if error.filename else reason
 
 
 def _last(folder: Path) -> str:
-    found = checkpoints.newest(folder)
-    return "there is no checkpoint yet" if found is None else f"the last good checkpoint is {found.file}"
-
-
-def _how_to_go_on(folder: Path) -> str:
-    return f"{_last(folder)}; go on with: resofire train --resume {shlex.quote(str(folder))}"
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keeps two processes from writing into one run."""
-    with (folder / ".lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"train: {folder} is in use by another process") from None
-        yield
+    newest = checkpoints.newest(folder)
+    return "there is no checkpoint yet" if newest is None else f"the last good checkpoint is {newest.file}"

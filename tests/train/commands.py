@@ -1,4 +1,4 @@
-"""The training command on a small run, for the tests of it."""
+"""The training command on a small run."""
 
 from resofire import cli
 
@@ -30,7 +30,7 @@ def last_line(capsys):
 
 
 def at(monkeypatch, owner, name, count, action):
-    """Does something before the count-th call of a function, and lets it go on."""
+    """Do something before the count-th call of a function, then call it."""
     real, calls = getattr(owner, name), []
 
     def counted(*arguments, **named):

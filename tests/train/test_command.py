@@ -12,7 +12,7 @@ import torch
 from commands import STEPS, begin, last_line, weights
 
 from resofire import cli, data, models, train
-from resofire.train import progress, run
+from resofire.train import folder, progress
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ MISTAKES = [
     ("train digits --model.classes 5", "train: model.classes must be 10, the classes of digits, got 5"),
     ("train digits --model.inputs 3", "train: model.inputs must be 1, the channels of digits, got 3"),
     ("train digits --model.neuron.backend fft --model.backend fused", "SDTCM: backend 'fused' cannot run this call"),
-    ("train digits --model.pool none", "train: model.pool must be 'mean' or 'last', since digits has one label for a sequence, got 'none'"),
+    ("train digits --model.pool none", "train: model.pool must be 'mean' or 'last', since the labels of digits are one per sequence, got 'none'"),
     ("train listops --task digits", "train: model.inputs must be 1, the channels of digits, got None"),
-    ("train retrieval --task digits", "train: model must be a ClassifierConfig or FeedforwardConfig, since digits has no pairs, got a RetrievalConfig"),
-    ("train digits --out taken", "train: out must be a new or empty folder, got taken; to go on with a run, resume it"),
-    ("train digits --out taken/file", "train: out must be a new or empty folder, got taken/file; to go on with a run, resume it"),
+    ("train retrieval --task digits", "train: model must classify single sequences, as digits needs, got a RetrievalConfig"),
+    ("train digits --out taken", "train: out must be a new or empty folder, got taken; to continue a run, resume it"),
+    ("train digits --out taken/file", "train: out must be a new or empty folder, got taken/file; to continue a run, resume it"),
     ("train digits --out taken/file/run", "train: out taken/file/run cannot be written: Not a directory"),
     ("train smnist --data-dir empty", "mnist: "),
     ("train --resume", "--resume needs a value; see resofire train --help"),
@@ -69,7 +69,7 @@ MISTAKES = [
 
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(("line", "sentence"), MISTAKES, ids=[line.replace(" ", "_") for line, _ in MISTAKES])
-def test_a_mistake_is_one_sentence_and_leaves_nothing(line, sentence, capsys, monkeypatch, tmp_path_factory):
+def test_a_usage_error_is_one_sentence_and_leaves_nothing(line, sentence, capsys, monkeypatch, tmp_path_factory):
     def no_network(*_, **__):
         raise OSError("no network")
 
@@ -87,10 +87,10 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(line, sentence, capsys, mo
     ("facts", "settings", "sentence"),
     [
         ({"vocabulary": 18, "inputs": None}, {}, "model.vocabulary must be at least 18, the number of tokens of digits, got None"),
-        ({"pairs": True}, {}, "model must be a RetrievalConfig, since digits has pairs, got a ClassifierConfig"),
-        ({"per_step": True}, {}, "model.pool must be 'none', since digits has a label for each time step, got 'mean'"),
-        ({}, {"sizes": (2, 8, 10)}, "model.sizes[0] must be 1, the channels of digits, got 2"),
-        ({}, {"sizes": (1, 8, 9)}, "model.sizes[-1] must be 10, the classes of digits, got 9"),
+        ({"pairs": True}, {}, "model must compare pairs, as digits needs, got a ClassifierConfig"),
+        ({"per_step": True}, {}, "model.pool must be 'none', since the labels of digits are one per time step, got 'mean'"),
+        ({}, {"sizes": (2, 8, 10)}, "model.inputs must be 1, the channels of digits, got 2"),
+        ({}, {"sizes": (1, 8, 9)}, "model.classes must be 10, the classes of digits, got 9"),
         ({"vocabulary": 18, "inputs": None}, {"sizes": (1, 8, 10)}, "model.vocabulary must be at least 18, the number of tokens of digits, got None"),
     ],
 )  # fmt: skip
@@ -120,7 +120,7 @@ def test_an_out_that_cannot_be_written_does_not_stay(tmp_path, capsys, monkeypat
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(run, "replace", full)
+    monkeypatch.setattr(folder, "write_atomic", full)
     assert begin(tmp_path / "run") == 2
     assert last_line(capsys) == f"resofire: train: out {tmp_path / 'run'} cannot be written: No space left on device"
     assert not (tmp_path / "run").exists()
@@ -175,9 +175,9 @@ def test_evaluate_finds_what_was_recorded(whole, capsys):
     assert f"{100 * recorded['accuracy']['test']:.2f} %" in out
     assert out.endswith("the same as the run recorded\n")
     assert cli.main(["evaluate", str(whole), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["same as recorded"] is True
-    assert found["accuracy"] == recorded["accuracy"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["same as recorded"] is True
+    assert printed["accuracy"] == recorded["accuracy"]
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_evaluate_of_a_run_without_result(left, copy, capsys):
 
 
 @pytest.mark.parametrize(
-    ("entry", "value", "wanted"),
+    ("entry", "value", "expected"),
     [
         ("devices", "two", "a positive integer"),
         ("devices", None, "a positive integer"),
@@ -236,11 +236,11 @@ def test_evaluate_of_a_run_without_result(left, copy, capsys):
         ("data", ["train"], "a fingerprint for each split"),
     ],
 )
-def test_a_damaged_record_is_told(entry, value, wanted, copy, capsys):
+def test_a_damaged_record_is_refused(entry, value, expected, copy, capsys):
     (copy / "result.json").unlink()
     described = json.loads((copy / "run.json").read_text())
     (copy / "run.json").write_text(json.dumps({**described, entry: value}))
     assert cli.main(["train", "--resume", str(copy)]) == 2
     assert last_line(capsys) == (
-        f"resofire: run: {copy / 'run.json'} cannot be used: {entry} must be {wanted}, got {value!r}"
+        f"resofire: run: {copy / 'run.json'} cannot be used: {entry} must be {expected}, got {value!r}"
     )

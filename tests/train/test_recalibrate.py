@@ -1,14 +1,11 @@
-"""Statistics of norms taken anew: those of the batches given, for what is validated and shipped."""
+"""Recalibrated norms have the statistics of the batches they were recalibrated on."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from resofire import data, models, train
-from resofire.data.task import Form, Split
-from resofire.data.warps import Warps
 from resofire.models import ClassifierConfig, build
 from resofire.nn import BatchNorm
 from resofire.recipes import digits_small
@@ -25,18 +22,18 @@ def norms(model):
 
 def double_batches():
     """In float64 no spike falls the other way by rounding."""
-    return [each._replace(x=each.x.double()) for each in train.spread(data.load("digits")["train"], 50, 4)]
+    return [each._replace(x=each.x.double()) for each in train.evenly_spaced(data.load("digits")["train"], 50, 4)]
 
 
 @pytest.mark.parametrize("prenorm", [True, False])
 def test_statistics_are_the_mean_over_batches(prenorm):
-    """Against hooks that look at what comes into each norm in training, without dropout."""
+    """Against hooks that record what comes into each norm in training, without dropout."""
     plain, dropping = (network(prenorm=prenorm, dropout=share, backend="reference").double() for share in (0.0, 0.5))
     dropping.load_state_dict(plain.state_dict())
     batches = double_batches()
     seen = {norm: [] for norm in norms(plain)}
     for norm in seen:
-        norm.register_forward_pre_hook(lambda norm, given: seen[norm].append(given[0].flatten(0, -2).detach()))
+        norm.register_forward_pre_hook(lambda norm, inputs: seen[norm].append(inputs[0].flatten(0, -2).detach()))
     for batch in batches:
         plain.train()(batch.x)
     before = {name: value.clone() for name, value in dropping.named_parameters()}
@@ -55,10 +52,10 @@ def test_statistics_are_the_mean_over_batches(prenorm):
 
 def test_backends_agree():
     batches = double_batches()
-    found = [network(backend=backend).double() for backend in ("reference", "fused")]
-    for model in found:
+    networks = [network(backend=backend).double() for backend in ("reference", "fused")]
+    for model in networks:
         train.recalibrate(model, batches)
-    for one, other in zip(norms(found[0]), norms(found[1]), strict=True):
+    for one, other in zip(norms(networks[0]), norms(networks[1]), strict=True):
         torch.testing.assert_close(one.running_mean, other.running_mean)
         torch.testing.assert_close(one.running_var, other.running_var)
 
@@ -68,20 +65,6 @@ def test_without_batches_nothing_changes():
     before = {name: value.clone() for name, value in model.state_dict().items()}
     train.recalibrate(model, [])
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_batches_are_spread_and_not_warped():
-    stored = np.arange(23, dtype=np.uint8).repeat(9).reshape(23, 9, 1)
-    split = Split(stored, np.arange(23), kind="values", form=Form(), warps=Warps(3, shift=1.0))
-
-    def labels(size, count):
-        return [batch.labels.tolist() for batch in train.spread(split, size, count)]
-
-    assert labels(4, 2) == [[0, 1, 2, 3], [8, 9, 10, 11]]
-    assert labels(4, 5) == labels(4, 99) == [[4 * n + i for i in range(4)] for n in range(5)]
-    assert labels(50, 3) == [list(range(23))]
-    (batch,) = train.spread(split, 50, 1)
-    assert np.array_equal(batch.x.numpy(), stored)
 
 
 def training(folder):
@@ -96,22 +79,22 @@ def test_a_run_validates_and_keeps_recalibrated_norms(ema, tmp_path):
     small = replace(base.model, features=8, depth=1)
     config = replace(base, model=small, steps=6, validate_every=3, batch=100, recalibrate=4, ema=ema)
     task = data.load("digits")
-    found = {}
+    loaded = {}
     for count in (0, 4):
         result = train.train(replace(config, recalibrate=count), task, tmp_path / str(count)).result
-        found[count] = models.load(tmp_path / str(count))
+        loaded[count] = models.load(tmp_path / str(count))
         step = result["best"]["step"]
         rows = (tmp_path / str(count) / "metrics.csv").read_text().splitlines()
-        (told,) = [row.split(",") for row in rows if row.startswith(f"{step},") and ",validation," in row]
-        # What was validated is what was kept.
-        assert float(told[4]) == pytest.approx(result["accuracy"]["validation"], rel=1e-5)
+        (logged,) = [row.split(",") for row in rows if row.startswith(f"{step},") and ",validation," in row]
+        # What was validated is what was saved.
+        assert float(logged[4]) == pytest.approx(result["accuracy"]["validation"], rel=1e-5)
     again = models.load(tmp_path / "4")
-    train.recalibrate(again, train.spread(task["train"], 100, 4))
-    for one, other in zip(norms(again), norms(found[4]), strict=True):
+    train.recalibrate(again, train.evenly_spaced(task["train"], 100, 4))
+    for one, other in zip(norms(again), norms(loaded[4]), strict=True):
         assert torch.equal(one.running_mean, other.running_mean)
     assert any(
         not torch.allclose(one.running_mean, other.running_mean, rtol=1e-3)
-        for one, other in zip(norms(found[0]), norms(found[4]), strict=True)
+        for one, other in zip(norms(loaded[0]), norms(loaded[4]), strict=True)
     )
     # Training itself does not look at them.
     assert training(tmp_path / "0") == training(tmp_path / "4")

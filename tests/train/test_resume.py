@@ -1,4 +1,4 @@
-"""A run that is killed goes on to the same bits: dropout, averages, logs and all."""
+"""A killed run is resumed to the same bits: dropout, averages, logs and all."""
 
 import csv
 import json
@@ -27,10 +27,8 @@ import torch
 from resofire import data, train
 folder, where, count, threads, config = json.loads(sys.argv[1])
 torch.set_num_threads(threads)
-from resofire.train import checkpoints, module
-from resofire.models import storage
-owner, name = {"step": (module.Trainee, "on_train_batch_start"), "validation": (module.Trainee, "validation_step"),
-               "writing": (storage.os, "fsync")}[where]
+from resofire.train import checkpoints, loop
+owner, name = {"step": (loop, "_step"), "validation": (loop, "_validate"), "writing": (os, "fsync")}[where]
 real, seen = getattr(owner, name), 0
 def counted(*arguments):
     global seen
@@ -48,8 +46,8 @@ else:
 
 
 def killed(folder, where, count, config=None):
-    told = [str(folder), where, count, torch.get_num_threads(), config and config.to_json()]
-    done = subprocess.run([sys.executable, "-c", KILLED, json.dumps(told)], capture_output=True, text=True)
+    arguments = [str(folder), where, count, torch.get_num_threads(), config and config.to_json()]
+    done = subprocess.run([sys.executable, "-c", KILLED, json.dumps(arguments)], capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
 
 
@@ -68,10 +66,10 @@ def whole(tmp_path_factory):
 def test_killed_anywhere_it_ends_in_the_same_bits(whole, tmp_path):
     task, folder = data.load("digits"), tmp_path / "run"
     # In the tenth step; while the third checkpoint after that is written (its file, then its folder, is synced; the
-    # first two calls are for the logs); in a validation.
+    # first four calls are for run.json and the logs); in a validation.
     killed(folder, "step", 10, CONFIG)
     assert checkpoints.newest(folder).state["step"] == 9
-    killed(folder, "writing", 7)
+    killed(folder, "writing", 9)
     at = checkpoints.newest(folder).state["step"]
     assert 9 <= at < 20
     killed(folder, "validation", 3)
@@ -89,7 +87,7 @@ def test_killed_anywhere_it_ends_in_the_same_bits(whole, tmp_path):
     assert result["correct"] == json.loads((whole / "result.json").read_text())["correct"]
 
 
-def test_a_run_says_what_it_was(whole):
+def test_a_run_records_what_it_was(whole):
     described = json.loads((whole / "run.json").read_text())
     assert train.RunConfig.from_json(described["config"]) == CONFIG
     assert described["backends"]["sdtcm"] == ["fused"]
@@ -124,7 +122,7 @@ def test_other_data_of_the_same_name_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut"])
-def test_a_lost_network_is_chosen_anew(damage, tmp_path, capsys):
+def test_a_lost_network_is_selected_again(damage, tmp_path, capsys):
     folder, task = tmp_path / "run", data.load("digits")
     killed(folder, "step", 10, CONFIG)
     file = folder / "model.safetensors"
@@ -133,7 +131,7 @@ def test_a_lost_network_is_chosen_anew(damage, tmp_path, capsys):
     else:
         file.write_bytes(file.read_bytes()[:-9])
     result = train.resume(folder, task).result
-    assert "the best network is chosen anew from here on" in capsys.readouterr().err
+    assert "the best network is selected again from here on" in capsys.readouterr().err
     assert result["best"]["step"] > 9
 
 

@@ -1,0 +1,95 @@
+"""The run folder as a place on disk: created without races, locked before the first write."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from ..atomic import write_atomic
+from .record import RunError
+
+LOCK = ".lock"
+
+
+def new_folder(base: str | os.PathLike[str]) -> Path:
+    """Create a folder that did not exist: base, base-2, base-3, … Safe against another process doing the same.
+
+    Raises:
+        RunError: The folder cannot be created.
+    """
+    first, number = Path(base), 1
+    try:
+        first.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+            try:
+                folder.mkdir()
+                return folder
+            except FileExistsError:
+                number += 1
+    except OSError as error:
+        raise RunError(f"train: out {first} cannot be created: {error.strerror}") from None
+
+
+def require_empty(folder: Path) -> None:
+    """Refuse a run folder that has something in it, or is none.
+
+    Raises:
+        RunError: It must be new or empty.
+    """
+    try:
+        others = folder.is_dir() and any(file.name != LOCK for file in folder.iterdir())
+        taken = os.path.lexists(folder) and (not folder.is_dir() or others)
+    except OSError as error:
+        raise RunError(f"train: out {folder} cannot be used: {error.strerror}") from None
+    if taken:
+        raise RunError(f"train: out must be a new or empty folder, got {folder}; to continue a run, resume it")
+
+
+@contextmanager
+def locked(folder: Path, *, create: bool = False) -> Iterator[None]:
+    """Keep two processes from writing into one run. To be entered before the first write.
+
+    Args:
+        folder: The run folder.
+        create: Create it; if the block raises RunError before anything was written, a new folder is removed again.
+
+    Raises:
+        RunError: Another process has the lock, or the folder cannot be written.
+    """
+    new = create and not folder.exists()
+    lock = filelock.FileLock(folder / LOCK, timeout=0)
+    try:
+        if create:
+            folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except filelock.Timeout:
+        raise RunError(f"train: {folder} is in use by another process") from None
+    except OSError as error:
+        if new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
+    try:
+        # Half-written files of a process that was killed.
+        for part in folder.glob(".*.part"):
+            part.unlink(missing_ok=True)
+        yield
+    except RunError:
+        # While the lock is ours, so that nobody else has begun to write.
+        if new and [file.name for file in folder.iterdir()] == [LOCK]:
+            with suppress(OSError):
+                (folder / LOCK).unlink()
+                folder.rmdir()
+        raise
+    finally:
+        lock.release()
+
+
+def write_json(file: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file atomically."""
+    write_atomic(file, (json.dumps(content, indent=2) + "\n").encode())

@@ -1,0 +1,200 @@
+"""The training loop: steps and validations. Fabric provides devices, processes and precision.
+
+Every random draw depends on (seed, step, rank), the learning rate and the batch on the step: the state of a run is its
+step, weights and optimiser, nothing else.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ..data import Batch, Task
+from ..nn import fire_rates, synchronise
+from . import batches
+from .callbacks import Figures, notify
+from .config import RunConfig
+from .diverged import Diverged, first_nonfinite_layer
+from .evaluation import Loss, Score, call, losses, recalibrate, score
+from .optimiser import Average, rate, set_rate
+from .processes import StopSignals, end_with_the_first, world
+
+
+class Run:
+    """A run in training, as callbacks see it.
+
+    Attributes:
+        folder: The run folder.
+        config: Its config.
+        plan: Its schedule.
+        model: The network in training.
+        average: The averaged weights, if the config asks for them.
+        optimizer: The optimiser.
+        step: Steps done.
+        best: Step and score of the best validation so far.
+        rank: The number of this process.
+        world: The number of processes.
+        stopping: Whether the run ends after this step, because the user stopped one of its processes.
+    """
+
+    optimizer: Optimizer
+    average: Average | None = None
+
+    def __init__(self, folder: Path, config: RunConfig, plan: batches.Plan, model: nn.Module) -> None:
+        self.folder, self.config, self.plan, self.model = folder, config, plan, model
+        self.step = 0
+        self.best: dict[str, Any] | None = None
+        self.rank, self.world = 0, 1
+        self.stopping = False
+
+    @property
+    def chosen(self) -> nn.Module:
+        """The network that is validated and saved: the average if there is one."""
+        return self.model if self.average is None else self.average.model
+
+
+class Objective(nn.Module):
+    """A network and its loss as one module, so that data parallel training sees the whole forward pass.
+
+    Networks with `penalised` add their penalty; of any other, fire rates are those of the neurons in it.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss | None, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.loss, self.smoothing = model, loss, smoothing
+
+    def forward(self, batch: Batch, share: float) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+        """The loss to differentiate, which is `share` · sum + penalty; the sum; correct answers; fire rates."""
+        penalised = getattr(self.model, "penalised", None)
+        if penalised is not None:
+            logits, penalty, rates = penalised(batch.x, cu_seqlens=batch.cu_seqlens)
+        else:
+            with fire_rates(self.model) as watched:
+                logits = call(self.model, batch)
+            penalty, rates = logits.new_zeros(()), watched.tensors()
+        total, correct, _ = losses(logits, batch.labels, self.loss, self.smoothing)
+        return total * share + penalty, total.detach(), correct, rates
+
+
+def launch(devices: int) -> Fabric:
+    """Start the processes of a run, or join those that torchrun started.
+
+    Args:
+        devices: Processes on this machine (CPU) or GPUs.
+    """
+    for name in ("lightning_fabric", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    count = world(devices)
+    accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    strategy: Any = "auto"
+    if count > 1:
+        end_with_the_first()
+        backend = "nccl" if accelerator == "gpu" else "gloo"
+        # Norms are synchronised, so buffers are equal everywhere.
+        strategy = DDPStrategy(process_group_backend=backend, broadcast_buffers=False)
+    fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=count // devices, strategy=strategy)
+    fabric.launch()
+    return fabric
+
+
+def fit(
+    run: Run, task: Task, fabric: Fabric, callbacks: Sequence[object], signals: StopSignals, loss: Loss | None = None
+) -> None:
+    """Train to the last step of the plan, from `run.step` on.
+
+    Args:
+        run: The run, its model and optimiser on their device.
+        task: Its data.
+        fabric: From `launch`.
+        callbacks: Notified in their order.
+        signals: Where a user's stop is requested.
+        loss: Mean loss of a batch, called as loss(logits, labels); None is cross entropy.
+
+    Raises:
+        Diverged: A loss or gradient is not finite.
+        Interrupted: The user stopped the run; raised by the callback that saves.
+    """
+    config, plan, train = run.config, run.plan, task.splits["train"]
+    if run.world > 1:
+        synchronise(run.model)
+    objective, optimizer = fabric.setup(Objective(run.model.train(), loss, config.label_smoothing), run.optimizer)
+    notify(callbacks, "on_start", run)
+    signals.deferred = True
+    try:
+        for batch in batches.training(train, config, plan, run.step, rank=run.rank, world=run.world):
+            figures = _step(run, fabric, objective, optimizer, fabric.to_device(batch), signals)
+            notify(callbacks, "on_step", run, figures)
+            if plan.validates(run.step):
+                if config.recalibrate:
+                    # Every process uses the same batches, so that all get the same statistics.
+                    recalibrate(run.chosen, batches.evenly_spaced(train, config.batch, config.recalibrate))
+                result = _validate(run, task, signals, loss)
+                notify(callbacks, "on_validation", run, result)
+                run.model.train()
+    finally:
+        signals.deferred = False
+
+
+def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch, signals: StopSignals) -> Figures:
+    """One step of training: forward, backward, clip, update, average."""
+    config = run.config
+    factor = rate(run.step, run.plan.steps, config)
+    set_rate(run.optimizer, factor)
+    torch.manual_seed(step_seed(config.seed, run.step, run.rank))
+    tokens = batch.x.shape[0] * batch.x.shape[1]
+    mine = torch.tensor([int((batch.labels >= 0).sum()), tokens, signals.requested], dtype=torch.float64)
+    count, tokens, stop = _summed(run, mine).tolist()
+    run.stopping = bool(stop)
+    # Data parallel training averages the gradients of the processes; their sum is to be that of the mean over all.
+    objective_loss, total, correct, rates = objective(batch, run.world / max(1, count))
+    optimizer.zero_grad()
+    fabric.backward(objective_loss)
+    norm = float(nn.utils.clip_grad_norm_(run.model.parameters(), config.clip or math.inf))
+    # The gradients have been exchanged: if the norm is not finite in one process, it is so in all.
+    if not math.isfinite(norm):
+        raise Diverged(run.step + 1, first_nonfinite_layer(run.model, batch))
+    optimizer.step()
+    run.step += 1
+    if run.average is not None:
+        run.average.follow(run.model, run.step)
+    sums = torch.stack((total.double(), correct.double())) / max(1, count)
+    loss, accuracy = _summed(run, sums).tolist()
+    if not math.isfinite(loss):
+        raise Diverged(run.step, first_nonfinite_layer(run.model, batch))
+    fire_rate = float(torch.stack([*rates.values()]).mean()) if rates else 0.0
+    return Figures(loss, accuracy, fire_rate, int(tokens), factor * config.lr, norm)
+
+
+def _validate(run: Run, task: Task, signals: StopSignals, loss: Loss | None) -> Score:
+    """The score of `run.chosen` over all processes, each of which evaluates some of the batches."""
+    split, config = task.splits[run.config.select], run.config
+    mine = score(run.chosen, islice(split.batches(config.batch), run.rank, None, run.world), loss=loss)
+    sums = torch.tensor([mine.loss, mine.correct, mine.count, signals.requested], dtype=torch.float64)
+    total, correct, count, stop = _summed(run, sums).tolist()
+    run.stopping = bool(stop)
+    # Fire rates are measured by each process on its own share.
+    return Score(int(correct), int(count), total, mine.rates)
+
+
+def _summed(run: Run, values: Tensor) -> Tensor:
+    """The sum over all processes."""
+    if run.world == 1:
+        return values
+    values = values.to(next(run.model.parameters()).device)
+    dist.all_reduce(values)
+    return values.cpu()
+
+
+def step_seed(seed: int, step: int, rank: int) -> int:
+    """The seed of torch's generator in a step."""
+    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])

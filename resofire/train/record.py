@@ -1,0 +1,144 @@
+"""run.json, the record of a run: config, data, versions, commit, machine, and the backend of each operator."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import __version__
+from ..data import Batch, Task
+from ..nn import SDTCM
+from ..ops import registry
+from .config import RunConfig
+from .evaluation import call
+
+RUN = "run.json"
+# Records without a format are of the first one, which has neither `source` nor `own`.
+FORMAT = 2
+PACKAGES = ("numpy", "numba", "lightning-fabric", "safetensors")
+
+
+class RunError(Exception):
+    """Why a run cannot start or resume. Its text is one sentence."""
+
+
+def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the record of a run.
+
+    Raises:
+        RunError: The folder is not a run, or its record cannot be used.
+    """
+    file = Path(folder) / RUN
+    try:
+        record = {"devices": 1, **json.loads(file.read_text("utf-8"))}
+        RunConfig.from_json(record["config"])
+        if not isinstance(record.get("format", 1), int) or record.get("format", 1) > FORMAT:
+            raise ValueError(f"format must be at most {FORMAT} for this version, got {record['format']!r}")
+        if not isinstance(record["devices"], int) or record["devices"] < 1:
+            raise ValueError(f"devices must be a positive integer, got {record['devices']!r}")
+        if not isinstance(record.get("data", {}), dict):
+            raise ValueError(f"data must be a fingerprint for each split, got {record['data']!r}")
+        return record
+    except FileNotFoundError:
+        raise RunError(f"run: {folder} is not a run folder, it has no {RUN}") from None
+    except OSError as error:
+        raise RunError(f"run: {file} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise RunError(f"run: {file} cannot be used: {error}") from None
+
+
+def manifest(
+    config: RunConfig, model: nn.Module, task: Task, devices: int, own: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The record of a run that begins.
+
+    Args:
+        config: Its config.
+        model: The network with its initial weights.
+        task: Its data.
+        devices: Processes on this machine.
+        own: Names of the user's own loss, optimizer and callbacks, which resuming needs again.
+    """
+    split = task.splits["train"]
+    sample = next(iter(split.batches(min(2, len(split)))))
+    return {
+        "format": FORMAT,
+        "config": config.to_json(),
+        "seed": config.seed,
+        "data": fingerprints(task),
+        "source": task.source,
+        "own": own or {},
+        **conditions(devices),
+        "backends": backends(model, sample),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def fingerprints(task: Task) -> dict[str, str]:
+    """Of each split its length and a checksum of its first sequences: enough to recognise other data of that name."""
+    marks = {}
+    for name, split in task.splits.items():
+        digest = hashlib.sha256()
+        for batch in islice(split.batches(min(8, max(1, len(split)))), 1):
+            for values in (batch.x, batch.labels, batch.cu_seqlens):
+                digest.update(b"" if values is None else values.contiguous().numpy().tobytes())
+        marks[name] = f"{len(split)} sequences, {digest.hexdigest()[:16]}"
+    return marks
+
+
+def conditions(devices: int) -> dict[str, Any]:
+    """What the bits of a run depend on besides its config; recorded again whenever it is resumed."""
+    return {
+        "versions": {
+            "resofire": __version__,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),  # with its build, which the package's own version may lack
+            **{name: importlib.metadata.version(name) for name in PACKAGES},
+        },
+        "commit": commit(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "devices": devices,
+    }
+
+
+def commit() -> str | None:
+    """The commit of this package's source, with a + if files differ from it; None outside of a repository."""
+    folder = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        # Not the commit of a repository that merely contains the environment we are installed in.
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+@torch.no_grad()
+def backends(model: nn.Module, sample: Batch) -> dict[str, list[str]]:
+    """The backends that each operator chooses for a batch such as this one."""
+    chosen: dict[str, list[str]] = {}
+    with registry.watching() as calls:
+        call(model.eval(), sample)
+    for op, name in sorted(calls):
+        chosen.setdefault(op, []).append(name)
+    blocks = [module for module in model.modules() if isinstance(module, SDTCM)]
+    if blocks:
+        stream = torch.zeros(1, 1, blocks[0].features)
+        reasons = {block.why_not_fused(stream) for block in blocks}
+        chosen["sdtcm"] = sorted("fused" if reason is None else f"composed: {reason}" for reason in reasons)
+    return chosen

@@ -1,0 +1,119 @@
+"""Where the data of a run came from, so that any command can reopen its task.
+
+run.json records the name, settings and folder of a registered data set. Arrays that were handed over in memory are
+saved beside the run, as data.npz, up to LIMIT bytes.
+"""
+
+import dataclasses
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import data
+from ..atomic import write_atomic
+from ..data.task import Form, Split, Task
+from ..data.warps import Warps
+from .config import RunConfig
+from .record import RunError, read
+
+FILE = "data.npz"
+LIMIT = 64 * 2**20
+ARRAYS = ("stored", "labels", "bounds")
+
+
+def pack(task: Task) -> bytes | None:
+    """The data.npz of a task that came as arrays; None if it is registered, too large, or has splits of another class.
+
+    Arrays are stored uncompressed; what is no array is JSON in the entry `about`.
+    """
+    splits = task.splits
+    if task.source is not None or not all(type(split) is Split for split in splits.values()):
+        return None
+    arrays = {f"{name}/{part}": getattr(split, part) for name, split in splits.items() for part in ARRAYS}
+    arrays |= {f"{name}/order": split.form.order for name, split in splits.items()}
+    arrays = {name: np.asarray(array) for name, array in arrays.items() if array is not None}
+    if sum(array.nbytes for array in arrays.values()) > LIMIT or any(each.dtype.hasobject for each in arrays.values()):
+        return None
+    facts = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
+    del facts["splits"], facts["source"]
+    about = {
+        "task": facts,
+        "splits": {
+            name: {
+                "kind": split.kind, "pairs": split.pairs, "per_step": split.per_step, "scale": split.form.scale,
+                "shift": split.form.shift, "warps": split.warps and dataclasses.asdict(split.warps),
+            }
+            for name, split in splits.items()
+        },
+    }  # fmt: skip
+    stream = io.BytesIO()
+    np.savez(stream, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
+    return stream.getvalue()
+
+
+def save_arrays(folder: Path, task: Task) -> bool:
+    """Write data.npz if the task came as arrays and is small enough; returns whether."""
+    packed = pack(task)
+    if packed is not None:
+        write_atomic(folder / FILE, packed)
+    return packed is not None
+
+
+def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] | None = None) -> Task:
+    """Reopen the task of a run.
+
+    Args:
+        folder: The run folder.
+        data_dir: The folder of the data set's raw files; None is the one the run was begun with, if it still exists.
+
+    Returns:
+        The task: from the run's data.npz, or a registered data set loaded by its name and settings.
+
+    Raises:
+        RunError: The folder is not a run, or its data were not saved.
+        DataError: The data set is not registered or cannot be read.
+    """
+    folder = Path(folder)
+    record = read(folder)
+    config, source = RunConfig.from_json(record["config"]), record.get("source")
+    if source is not None and "arrays" in source:
+        return _unpack(folder / FILE)
+    if "source" in record and (source is None or "name" not in source):
+        raise RunError(f"run: {folder} was trained on arrays that were not saved with it; name the data with --data")
+    # Runs of earlier versions recorded no source; their data set is that of their config.
+    name, settings, place = config.task, config.task_settings, None
+    if source is not None:
+        name, settings, place = source["name"], source["settings"], source["data_dir"]
+    if data_dir is None and place is not None and Path(place).exists():
+        data_dir = place
+    return data.load(name, data_dir, **settings)
+
+
+def _unpack(file: Path) -> Task:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            about = json.loads(arrays["about"].tobytes())
+            splits = {
+                name: _split(facts, {part: arrays.get(f"{name}/{part}") for part in (*ARRAYS, "order")})
+                for name, facts in about["splits"].items()
+            }
+        facts: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in about["task"].items()
+        }
+        return Task(splits=splits, **facts)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise RunError(f"run: {file} cannot be read: {error}") from None
+
+
+def _split(facts: dict[str, Any], arrays: dict[str, Any]) -> Split:
+    scale, shift = (tuple(value) if isinstance(value, list) else value for value in (facts["scale"], facts["shift"]))
+    return Split(
+        arrays["stored"], arrays["labels"], bounds=arrays["bounds"], kind=facts["kind"], pairs=facts["pairs"],
+        per_step=facts["per_step"], form=Form(scale, shift, arrays["order"]),
+        warps=None if facts["warps"] is None else Warps(**facts["warps"]),
+    )  # fmt: skip

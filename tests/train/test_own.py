@@ -1,0 +1,263 @@
+"""The user's own model, loss, optimiser and callbacks; and runs that remember their data."""
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from kinds import config, task
+
+from resofire import data, models, train
+from resofire.data.task import Split
+from resofire.train import checkpoints, folder, source
+from resofire.train.processes import Peers
+
+CONFIG = replace(config("feedforward"), steps=4, validate_every=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainConfig(models.FeedforwardConfig):
+    """A network without spikes, norms or `penalised`."""
+
+    def build(self):
+        return Plain(self)
+
+
+class Plain(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.linear, self.head = torch.nn.Linear(config.inputs, 4), torch.nn.Linear(4, config.classes)
+
+    def forward(self, x):
+        return self.head(self.linear(x).relu().mean(1))
+
+
+def mean_square(logits, labels):
+    return F.mse_loss(logits, F.one_hot(labels, 3).float())
+
+
+def sgd(groups):
+    return torch.optim.SGD(groups, momentum=0.9)
+
+
+class Recorder(train.Callback):
+    def __init__(self):
+        self.events = []
+
+    def on_start(self, run):
+        self.events.append(("start", run.step))
+
+    def on_step(self, run, figures):
+        assert figures.loss > 0
+        self.events.append(("step", run.step))
+
+    def on_validation(self, run, score):
+        assert score.count == 19
+        self.events.append(("validation", run.step))
+
+    def on_end(self, run, result):
+        self.events.append(("end", result["correct"]["test"][1]))
+
+
+class OnlySteps:
+    """No base class, one method."""
+
+    stop_at = None
+
+    def on_step(self, run, figures):
+        if run.step == self.stop_at:
+            raise OSError(5, "stopped by the test")
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """`Plain` can be built and loaded, as a registered config can."""
+    real = models.build
+    build = lambda config: config.build() if isinstance(config, PlainConfig) else real(config)  # noqa: E731
+    for place in ("resofire.models.build", "resofire.train.checks.build", "resofire.train.run.build"):
+        monkeypatch.setattr(place, build)
+    kinds = getattr(models.storage, "CONFIGS", {})
+    monkeypatch.setitem(kinds, "PlainConfig", PlainConfig)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_network_without_neurons_trains_and_resumes_from_its_own_weights(tmp_path):
+    plain = PlainConfig(sizes=(2, 1, 3))
+    model = Plain(plain)
+    initial = model.linear.weight.detach().clone()
+    stop = OnlySteps()
+    stop.stop_at = 1
+    run = replace(CONFIG, model=plain, checkpoint_minutes=9.0)
+    with pytest.raises(train.Stopped):
+        train.train(run, task("feedforward"), tmp_path / "run", model=model, callbacks=[stop])
+    # The seed could not reproduce them.
+    assert torch.equal(checkpoints.newest(tmp_path / "run").state["model"]["linear.weight"], initial)
+    resumed = train.resume(tmp_path / "run", task("feedforward"), callbacks=[OnlySteps()]).result
+    model = Plain(plain)
+    model.linear.weight.data.copy_(initial)
+    with pytest.raises(train.RunError, match="model must have the config of the run"):
+        train.train(CONFIG, task("feedforward"), tmp_path / "other", model=model)
+    assert not (tmp_path / "other").exists()
+    assert resumed["fire_rates"] == {}
+    assert "  test  " in train.report(tmp_path, resumed)
+
+
+def test_own_loss_optimiser_and_callbacks_resume_to_the_same_bits(tmp_path):
+    parts = {"loss": mean_square, "optimizer": sgd}
+    recorder, whole, run = Recorder(), tmp_path / "whole", tmp_path / "run"
+    train.train(CONFIG, task("feedforward"), whole, **parts, callbacks=[recorder])
+    assert recorder.events == [
+        ("start", 0), ("step", 1), ("step", 2), ("validation", 2), ("step", 3), ("step", 4), ("validation", 4),
+        ("end", 21),
+    ]  # fmt: skip
+    stop = OnlySteps()
+    stop.stop_at = 4
+    with pytest.raises(train.Stopped, match="stopped in step 4 of 4: stopped by the test"):
+        train.train(CONFIG, task("feedforward"), run, **parts, callbacks=[stop])
+    own = json.loads((run / "run.json").read_text())["own"]
+    assert own["optimizer"].endswith(".sgd")
+    for missing in ({**parts, "loss": None}, {**parts, "optimizer": None}):
+        with pytest.raises(train.RunError, match=r"was begun with \w+=.*; hand it over again"):
+            train.resume(run, task("feedforward"), **missing, callbacks=[OnlySteps()])
+    with pytest.raises(train.RunError, match="was begun with callbacks="):
+        train.resume(run, task("feedforward"), **parts)
+    train.resume(run, task("feedforward"), **parts, callbacks=[OnlySteps()])
+    assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    builtin = train.train(CONFIG, task("feedforward"), tmp_path / "builtin").result
+    assert builtin["loss"] != train.recorded(whole)["loss"]
+
+
+MAIN = """
+import torch
+from resofire import models, train
+import sys; sys.path.insert(0, {tests!r})
+from kinds import config, task
+class Mine(models.Feedforward): pass
+model = Mine(config("feedforward").model)
+try:
+    train.train(config("feedforward"), task("feedforward"), {folder!r}, model=model)
+except train.RunError as error:
+    print(error)
+"""
+
+
+def test_what_cannot_be_saved_is_refused_before_the_first_step(tmp_path):
+    program = MAIN.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "run"))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.startswith("train: Mine is defined in __main__"), done.stderr
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(train.RunError, match="must have a config to be saved with, got a Linear without one"):
+        train.train(CONFIG, task("feedforward"), tmp_path / "run", model=torch.nn.Linear(1, 1))
+    wider = models.build(CONFIG.model)
+    wider.linears[0] = torch.nn.Linear(3, 12)
+    with pytest.raises(train.RunError, match=r"linears.0.weight must have the shape \[12, 2\]"):
+        train.train(CONFIG, task("feedforward"), tmp_path / "run", model=wider)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "retrieval", "feedforward", "per-step"])
+def test_arrays_are_saved_with_the_run_and_reopened(kind, tmp_path):
+    original = task(kind)
+    train.train(replace(config(kind), steps=1), original, tmp_path / "run")
+    reopened = train.load_task(tmp_path / "run")
+    assert replace(reopened, splits={}) == replace(original, splits={})
+    for name, split in original.splits.items():
+        for one, other in zip(split.batches(5), reopened.splits[name].batches(5), strict=True):
+            assert all(a is b is None or torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    result = train.evaluate(models.load(tmp_path / "run"), reopened, 8)
+    assert result["correct"] == train.recorded(tmp_path / "run")["correct"]
+    (tmp_path / "run" / source.FILE).write_bytes(b"PK rubbish")
+    with pytest.raises(train.RunError, match=r"data\.npz cannot be read"):
+        train.load_task(tmp_path / "run")
+
+
+def test_what_is_too_large_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "LIMIT", 100)
+    train.train(replace(CONFIG, steps=1), task("feedforward"), tmp_path / "run")
+    assert not (tmp_path / "run" / source.FILE).exists()
+    with pytest.raises(train.RunError, match="was trained on arrays that were not saved with it; name the data with"):
+        train.load_task(tmp_path / "run")
+
+
+def test_pickled_arrays_are_not_loaded(tmp_path):
+    train.train(replace(CONFIG, steps=1), task("feedforward"), tmp_path / "run")
+    np.savez(tmp_path / "run" / source.FILE, about=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(train.RunError, match=r"data\.npz cannot be read"):
+        train.load_task(tmp_path / "run")
+
+
+def test_a_named_data_set_is_reopened_by_its_name(tmp_path):
+    digits = data.load("digits")
+    assert source.pack(digits) is None
+    model = models.ClassifierConfig(inputs=1, classes=10, features=4, depth=1)
+    run = train.RunConfig(name="test", task="digits", model=model, steps=1, batch=8)
+    train.train(run, digits, tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["source"] == {"name": "digits", "settings": {}, "data_dir": None}
+    reopened = train.load_task(tmp_path / "run")
+    assert np.array_equal(reopened["test"].stored, digits["test"].stored)
+    # Runs of earlier versions recorded no source.
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**record, "source": None, "format": 1}))
+    with pytest.raises(train.RunError, match="--data"):
+        train.load_task(tmp_path / "run")
+    del record["source"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    assert len(train.load_task(tmp_path / "run")["test"]) == len(digits["test"])
+
+
+def test_new_folders_are_never_shared(tmp_path):
+    made, start = [], threading.Barrier(8)
+
+    def make():
+        start.wait()
+        made.extend(train.new_folder(tmp_path / "runs" / "name") for _ in range(5))
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({*made}) == 40
+    assert {path.name for path in made} == {"name", *(f"name-{number}" for number in range(2, 41))}
+    (tmp_path / "file").touch()
+    with pytest.raises(train.RunError, match="cannot be created: "):
+        train.new_folder(tmp_path / "file" / "run")
+
+
+def test_a_folder_in_use_is_refused_and_left_alone(tmp_path):
+    run = tmp_path / "run"
+    with folder.locked(run, create=True):
+        with pytest.raises(train.RunError, match="is in use by another process"):
+            train.train(CONFIG, task("feedforward"), run)
+        assert run.exists()
+    assert train.train(CONFIG, task("feedforward"), run).result is not None
+    with pytest.raises(train.RunError, match="must be a new or empty folder"):
+        train.train(CONFIG, task("feedforward"), run)
+
+
+def test_a_lost_peer_is_known_by_its_process(monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 1)
+    monkeypatch.setattr(dist, "all_gather_object", lambda everyone, mine: everyone.__setitem__(0, mine))
+    peers = Peers([child])
+    assert not peers.ended(0.1)
+    child.communicate(b"\n")
+    assert peers.ended(0.1)
+
+
+def test_a_subclass_of_split_is_not_saved():
+    class Mine(Split):
+        pass
+
+    digits = replace(data.load("digits"), source=None)
+    part = digits["test"]
+    mine = Mine(part.stored, part.labels, kind=part.kind, form=part.form)
+    assert source.pack(replace(digits, splits={"test": mine})) is None
+    assert source.pack(replace(digits, splits={"test": part})) is not None
