@@ -6,6 +6,7 @@ step, weights and optimiser, nothing else.
 
 import logging
 import math
+import warnings
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -127,7 +128,10 @@ def fit(
     config, plan, train = run.config, run.plan, task.splits["train"]
     if run.world > 1:
         synchronise(run.model)
-    objective, optimizer = fabric.setup(Objective(run.model.train(), loss, config.label_smoothing), run.optimizer)
+    with warnings.catch_warnings():
+        # Newer versions of torch deprecate `broadcast_buffers`; older ones have nothing else.
+        warnings.filterwarnings("ignore", module="lightning_fabric")
+        objective, optimizer = fabric.setup(Objective(run.model.train(), loss, config.label_smoothing), run.optimizer)
     notify(callbacks, "on_start", run)
     signals.deferred = True
     try:

@@ -66,6 +66,7 @@ def test_two_processes(alone, tmp_path):
     # One process writes.
     assert out.count("parameters") == 1
     assert err.count("step 5/5") == 1
+    assert "deprecated" not in err
 
 
 @pytest.mark.parametrize(("nodes", "processes"), [(2, 1), (1, 2)])
