@@ -17,7 +17,7 @@ ALLOWED = {
     "data": set(),
     "plot": set(),
     "train": {"ops", "nn", "models", "data"},
-    "measure": {"ops", "nn", "models"},
+    "measure": {"ops", "nn", "models", "data"},
     "deploy": {"ops", "nn", "models"},
     "recipes": {"ops", "nn", "models", "data", "train", "measure", "deploy"},
     "paper": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes",

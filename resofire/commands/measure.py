@@ -43,6 +43,7 @@ class Measure:
 
     def run(self) -> int:
         from .. import measure
+        from ..paper import published
 
         require_positive("measure: --batches", self.batches)
         require_positive("measure: --state-size", self.state_size)
@@ -62,8 +63,12 @@ class Measure:
             )  # fmt: skip
         except ValueError as error:
             raise UsageError(str(error)) from None
-        result = {"model": self.model, "task": task.name, "split": self.split, **result}
-        print(json.dumps(result, indent=2) if self.json else f"{self.model}: {task.name}\n{measure.report(result)}")
+        convention = published.as_published(result, self.state_size)
+        result = {"model": self.model, "task": task.name, "split": self.split, **result, "published": convention}
+        text = f"{self.model}: {task.name}\n{measure.report(result)}"
+        if convention is not None:
+            text += f"\n\n{published.report_convention(convention)}"
+        print(json.dumps(result, indent=2) if self.json else text)
         if out is not None:
             self._write(result, out)
         return 0

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
+from ..data import Batch
 from ..nn.counts import CountError, Counts, joined, require_counting, require_positive
 from .costs import FLOAT32, Costs, energy, find_costs
 from .peers import TITLES, complexity, law, peer, require_peers, require_state_size
-from .rates import Batch, rates_and_length
+from .rates import rates_and_length
 
 
 def count_ops(model: Any, shape: tuple[float, ...], rates: Mapping[str, float], *, fold_norm: bool = False) -> Counts:

@@ -1,21 +1,12 @@
 """How often each layer fires on data: the one measured number that the work of a spiking network depends on."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from ..data import Batch
 from ..nn import fire_rates as watch
-
-
-class Batch(Protocol):
-    """What `resofire.data` yields, or any tuple with these names."""
-
-    @property
-    def x(self) -> Tensor: ...
-    @property
-    def cu_seqlens(self) -> Tensor | None: ...
 
 
 def fire_rates(model: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:

@@ -23,7 +23,7 @@ import torch
 
 from ..measure import PEERS, Costs, Count, Counts, count_ops, energy, peer, peer_network
 from ..measure.costs import FLOAT32, find_costs
-from ..measure.peers import require_state_size
+from ..measure.peers import TITLES, require_state_size
 from ..measure.report import number, table
 from ..models import ClassifierConfig, RetrievalConfig, build
 from ..nn.counts import joined
@@ -152,6 +152,48 @@ def published_peer(
         twice = block.only("state space", "feedthrough", "channel linear").parts
         parts += [*twice, *twice, *block.only("gate").parts]
     return joined("S4-LegS", length, parts)
+
+
+def as_published(measured: dict[str, Any], state_size: int = S4_STATE) -> dict[str, Any] | None:
+    """Compute the energy of a measured network of SD-TCM blocks by the formula that the paper prints.
+
+    It charges the blocks alone, without norm, input layer and head, and two directions as one.
+
+    Args:
+        measured: What `resofire.measure.measure` returned.
+        state_size: The H of S4 and the other state space models.
+
+    Returns:
+        mJ per inference of the network and of those peers the paper has a formula for; None for other networks.
+    """
+    rates, widths = measured["rates"]["layers"], tuple(measured["network"]["widths"])
+    spatial = [rate for name, rate in rates.items() if name.endswith(".channel_neuron")]
+    forward, backward = (
+        [rate for name, rate in rates.items() if name.endswith(end)]
+        for end in (".token_neuron", ".token_neuron_reverse")
+    )
+    prf = measured["network"]["neuron"] == "PRF"
+    if not prf or not len(widths) == len(spatial) == len(forward) or len(backward) not in (0, len(widths)):
+        return None
+    temporal = [(a + b) / 2 for a, b in zip(forward, backward, strict=True)] if backward else forward
+    steps, mean = measured["length"]["value"], average_rate(temporal, spatial)
+    own = energy(published_counts(widths, temporal, spatial, steps, printed=True)).mj_per_inference
+    peers = {
+        name: energy(
+            published_peer(name, widths, steps, state_size=state_size, rate=mean, printed=True)
+        ).mj_per_inference
+        for name in measured["peers"]
+        if name in ("s4", "binary-s4d", "gsu")
+    }
+    return {"mJ_per_inference": own, "peers": peers}
+
+
+def report_convention(published: dict[str, Any]) -> str:
+    """Write what `as_published` returned as a table."""
+    own = published["mJ_per_inference"]
+    rows = [["this network", number(own), "1.0x"]]
+    rows += [[TITLES[name], number(other), f"{other / own:,.1f}x"] for name, other in published["peers"].items()]
+    return table("By the paper's formula (blocks only), mJ per inference", ["", "energy", ""], rows)
 
 
 def s4_state_size(
