@@ -71,7 +71,6 @@ def test_the_version_needs_no_extra():
     assert without(optional(), "from resofire.cli import main; main(['--version'])").returncode == 0
 
 
-@pytest.mark.xfail(strict=False, reason="locks of data and train still use fcntl")
 def test_without_fcntl(tmp_path):
     """As on Windows."""
     code = f"""

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from resofire import data, nn, train
-
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 
@@ -43,10 +41,6 @@ def test_guide(capsys):
     assert names["scores"].shape == (1, 10)
 
 
-EXTENDABLE = hasattr(nn.Neuron, "dynamics") and hasattr(train, "Callback") and hasattr(data, "dataset")
-
-
-@pytest.mark.skipif(not EXTENDABLE, reason="needs nn.Neuron.dynamics, train.Callback and data.dataset")
 def test_extend(tmp_path):
     """The blocks of docs/extend.md are one module; its recipe trains, and other commands find it by --import."""
     blocks = re.findall(r"```python notest\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.DOTALL)

@@ -222,14 +222,14 @@ def _result(names: list[str], stream: Any, scores: Any) -> dict[str, Any]:
 
     rates = dict(zip(names, stream.fire_rates()[0].tolist(), strict=True))
     steps = int(stream.steps[0])
-    counts, costs = operations(stream.folded, list(rates.values()), steps), measure.COSTS["float32"]
+    spent = measure.energy(operations(stream.folded, list(rates.values()), steps))
     return {
         "steps": steps,
         "prediction": int(scores.argmax()),
         "scores": [round(float(score), 6) for score in scores],
         "fire_rates": rates,
         "mean_fire_rate": sum(rates.values()) / len(rates),
-        "energy_mj": 1e-9 * sum(count * getattr(costs, kind) for kind, count in counts.items()),
+        "energy_mj": spent.mj_per_inference,
     }
 
 

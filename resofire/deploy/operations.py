@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
+from ..nn.counts import Count, Counts, joined
 from ..nn.folded import Folded
 
 # For each neuron and step: products, additions (σ z + κ is one of them), comparisons.
 NEURON = {"prf": (4, 4, 1), "lif": (1, 2, 1), "spatial": (0, 0, 1)}
 
 
-def operations(folded: Folded, rates: Sequence[float], steps: float) -> dict[str, float]:
-    """Count the operations of one inference.
+def operations(folded: Folded, rates: Sequence[float], steps: float) -> Counts:
+    """Count the operations of one inference; `measure.energy` makes an energy of them. Bytes are not counted.
 
     Args:
         folded: The network.
@@ -17,25 +18,33 @@ def operations(folded: Folded, rates: Sequence[float], steps: float) -> dict[str
         steps: Time steps.
 
     Returns:
-        Counts by the names of `measure.Costs`: `mac` (values at the input, and the head), `ac` (weight rows, one for
-        each number), and `multiply`, `add`, `compare` (in neurons; additions of the mean over time too).
+        The counts of the input layer, each layer's neurons and weight rows, the pool and the head.
 
     Raises:
         ValueError: There is not one rate for each layer.
     """
     if len(rates) != len(folded.layers):
         raise ValueError(f"operations: rates must be one for each of {len(folded.layers)} layers, got {len(rates)}")
-    counts = dict.fromkeys(("mac", "ac", "multiply", "add", "compare"), 0.0)
-    counts["mac"] = 0 if folded.tokens else steps * folded.table.size
-    for layer, rate in zip(folded.layers, rates, strict=True):
+    parts = []
+    if not folded.tokens:
+        parts.append(Count(layer="input", component="encoder", times=steps, mac=folded.table.size))
+    for number, (layer, rate) in enumerate(zip(folded.layers, rates, strict=True)):
+        name = f"layers.{number}"
+        spatial = all(group.kind == "spatial" for group in layer.neurons)
         for group in layer.neurons:
             products, additions, comparisons = NEURON[group.kind]
             resets = rate if group.reset == "soft" else 0.0
-            counts["multiply"] += products * group.count * steps
-            counts["add"] += (additions + resets) * group.count * steps
-            counts["compare"] += comparisons * group.count * steps
-        counts["ac"] += rate * layer.rows.size * steps
+            parts.append(
+                Count(
+                    layer=f"{name}.neurons", component="spatial neuron" if spatial else "temporal neuron", times=steps,
+                    multiply=products * group.count, add=(additions + resets) * group.count,
+                    compare=comparisons * group.count,
+                )
+            )  # fmt: skip
+        component = "channel linear" if spatial else "token linear"
+        parts.append(Count(layer=f"{name}.rows", component=component, times=steps, ac=rate * layer.rows.size))
     if folded.pool == "mean":
-        counts["add"] += len(folded.head) * steps
-    counts["mac"] += folded.head.size * (steps if folded.pool == "none" else 1)
-    return counts
+        parts.append(Count(layer="pool", component="pool", times=steps, add=len(folded.head)))
+    times = steps if folded.pool == "none" else 1
+    parts.append(Count(layer="head", component="head", times=times, mac=folded.head.size))
+    return joined("folded", steps, parts)
