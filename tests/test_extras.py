@@ -59,7 +59,7 @@ print(model(torch.zeros(1, 64, 1)).shape, resofire.nn.PRF(8)(torch.ones(1, 5, 8)
     [
         (["tyro"], ["doctor"], "tyro is not installed: pip install 'resofire[train]'"),
         (["lightning_fabric"], ["train", "digits"], "resofire.train needs lightning_fabric: pip install 'resofire[train]'"),
-        (["matplotlib"], ["paper", "list"], "resofire.plot needs matplotlib: pip install 'resofire[report]'"),
+        (["matplotlib"], ["paper", "list"], "matplotlib is not installed: pip install 'resofire[report]'"),
     ],
 )  # fmt: skip
 def test_a_command_without_its_extra_is_one_sentence(hidden, arguments, sentence):

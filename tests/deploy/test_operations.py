@@ -75,7 +75,9 @@ def test_a_layer_adds_rows_compares_and_multiplies_its_state_only(case):
     rates = [fired.mean() for fired in spikes]
     counted = operations(replace(folded, pool="last"), rates, STEPS)
     for kind in ("ac", "multiply", "add", "compare"):
-        assert counted.per_inference(kind) == pytest.approx(sum(count for (_, each), count in done.items() if each == kind))
+        assert counted.per_inference(kind) == pytest.approx(
+            sum(count for (_, each), count in done.items() if each == kind)
+        )
     dense = 0 if folded.tokens else folded.table.size * STEPS
     assert counted.per_inference("mac") == dense + folded.head.size
 
