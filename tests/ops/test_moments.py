@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from looped import loop_over
 
 from resofire.ops import check_finite, moments
 from resofire.ops.checks import state_dtype
@@ -47,7 +48,7 @@ SIZES = {
 
 
 @DTYPES
-@pytest.mark.parametrize("case", SIZES)
+@loop_over("case", SIZES)
 def test_means_spread_and_gradients(case, dtype):
     shape, bounds = SIZES[case]
     x = (2 * torch.randn(shape) + torch.linspace(-3, 3, shape[2])).to(dtype).requires_grad_()
@@ -90,7 +91,7 @@ def test_a_constant_has_no_spread():
 
 
 @DTYPES
-@pytest.mark.parametrize("layout", ["time first", "lane first", "every other", "expanded"])
+@loop_over("layout", ["time first", "lane first", "every other", "expanded"])
 def test_any_strides(layout, dtype):
     x = torch.randn(3, 40, 37, dtype=dtype)
     x = {
@@ -107,9 +108,10 @@ def test_any_strides(layout, dtype):
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
 
 
-@pytest.mark.parametrize(("shape", "bounds"), [((2, 0, 5), None), ((0, 3, 5), None), ((1, 0, 5), [0, 0, 0])], ids=str)
+@loop_over("case", [((2, 0, 5), None), ((0, 3, 5), None), ((1, 0, 5), [0, 0, 0])])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=["f64", "f32", "f16"])
-def test_no_time_steps(shape, bounds, dtype):
+def test_no_time_steps(case, dtype):
+    shape, bounds = case
     x = torch.zeros(shape, dtype=dtype, requires_grad=True)
     mean, spread = moments(x, None if bounds is None else cu(*bounds))
     assert mean.dtype == spread.dtype == state_dtype(x)
@@ -179,7 +181,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@loop_over("case", BAD)
 def test_one_sentence(case):
     call, error, pattern = BAD[case]
     with pytest.raises(error, match=f"^moments: .*{pattern.removeprefix('moments: ')}") as caught:
@@ -187,16 +189,17 @@ def test_one_sentence(case):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["f32", "f16"])
-@pytest.mark.parametrize(
-    ("bounds", "pattern"),
+@loop_over("dtype", [torch.float32, torch.float16])
+@loop_over(
+    "case",
     [
         ((0, 4, 2, 5), "moments: cu_seqlens must not fall, got 4 then 2 at position 1"),
         ((0, 4), "moments: cu_seqlens must run from 0 to 5, got 0 to 4"),
         ((1, 5), "moments: cu_seqlens must run from 0 to 5, got 1 to 5"),
     ],
 )
-def test_values_of_cu_seqlens(bounds, pattern, dtype):
+def test_values_of_cu_seqlens(case, dtype):
+    bounds, pattern = case
     with pytest.raises(ValueError, match=pattern):
         moments(X.to(dtype), cu(*bounds))
 

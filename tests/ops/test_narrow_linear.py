@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from looped import loop_over
 
 from resofire.nn.input_linear import InputLinear
 from resofire.ops.narrow_linear import MOST_INPUTS, _linear, _linear_backward, narrow_linear
@@ -16,7 +17,7 @@ def drawn(steps, inputs, columns, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
+@loop_over("size", SIZES)
 def test_it_is_torchs_linear(size, dtype):
     given = drawn(*size, dtype)
     out, wanted = narrow_linear(*given), F.linear(*given)

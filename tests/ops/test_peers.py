@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from looped import loop_over
 
 from resofire.ops import ATan, lif
 
@@ -17,7 +18,7 @@ with warnings.catch_warnings():
 
 @pytest.mark.parametrize("detach", [True, False], ids=["detached", "full"])
 @pytest.mark.parametrize("reset", ["soft", "hard"])
-@pytest.mark.parametrize("tau", [1.5, 2.0, 20.0])
+@loop_over("tau", [1.5, 2.0, 20.0])
 def test_spikes_and_gradient(tau, reset, detach):
     current = torch.randn(3, 200, 17) + 0.3
     ours, theirs = current.clone().requires_grad_(), current.clone().requires_grad_()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from looped import loop_over
 from neurons import BACKENDS, IDS, OPTIONS, Inputs, can, make
 
 from resofire.ops import LIFState, PRFState, lif_step, prf_step
@@ -132,7 +133,7 @@ def check_packed(op, backend, lengths, lanes, which, reverse, seed):
 
 
 @pytest.mark.parametrize(("op", "backend"), BACKENDS, ids=IDS)
-@pytest.mark.parametrize("length", [1, 33, 63])
+@loop_over("length", [1, 33, 63])
 def test_reverse_equals_flip(op, backend, length):
     inputs = make(op, 2, length, 5, **OPTIONS[op][1])
     grad = torch.randn_like(inputs.current)
@@ -164,7 +165,7 @@ def test_steps_equal_one_call(op, backend):
 
 
 @pytest.mark.parametrize(("op", "backend"), BACKENDS, ids=IDS)
-@pytest.mark.parametrize("shape", [(2, 0, 3), (0, 4, 3), (2, 4, 0)], ids=["T=0", "B=0", "N=0"])
+@loop_over("shape", [(2, 0, 3), (0, 4, 3), (2, 4, 0)])
 def test_empty_calls_return_empty_spikes_and_the_state_unchanged(op, backend, shape):
     inputs = make(op, *shape, sequences=shape[0] or None)
     if shape[0] == 0:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from looped import loop_over
 
 from resofire.ops import check_finite, explain, spike_linear
 from resofire.ops.registry import names
@@ -77,7 +78,7 @@ SHAPES = [
 
 
 @DTYPES
-@pytest.mark.parametrize("case", SHAPES, ids=lambda case: "{}x{}x{}-density{}-amplitude{}".format(*case))
+@loop_over("case", SHAPES)
 @FAST
 def test_output_and_gradients_are_those_of_a_linear(backend, case, dtype):
     steps, inputs, out, density, amplitude = case
@@ -90,14 +91,14 @@ def test_the_table_has_every_value():
         assert set(column) == set(values)
 
 
-@pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("shape", [(70,), (33, 70), (3, 33, 70), (2, 3, 7, 70)], ids=str)
+@loop_over("biased", [True, False])
+@loop_over("shape", [(70,), (33, 70), (3, 33, 70), (2, 3, 7, 70)])
 @FAST
 def test_any_leading_dimensions(backend, shape, biased):
     assert_agrees(backend, spike_train(*shape), torch.randn(9, 70), torch.randn(9) if biased else None, torch.float64)
 
 
-@pytest.mark.parametrize("shape", [(0, 70), (3, 0, 70), (0, 4, 70), (5, 0)], ids=str)
+@loop_over("shape", [(0, 70), (3, 0, 70), (0, 4, 70), (5, 0)])
 @FAST
 def test_nothing_in_nothing_out(backend, shape):
     """No time steps, or no inputs: then the output is the bias."""
@@ -111,7 +112,7 @@ def test_more_steps_than_a_thread_gets_at_once(backend):
 
 
 @DTYPES
-@pytest.mark.parametrize("layout", ["time first", "lane first", "every other", "expanded"])
+@loop_over("layout", ["time first", "lane first", "every other", "expanded"])
 @FAST
 def test_any_strides(backend, layout, dtype):
     spikes, weight, bias = spike_train(3, 40, 37), torch.randn(70, 37), torch.randn(140)[::2]
@@ -124,7 +125,7 @@ def test_any_strides(backend, layout, dtype):
     assert_agrees(backend, spikes, weight, bias, dtype)
 
 
-@pytest.mark.parametrize("layout", ["every other", "time first", "one number", "one row"])
+@loop_over("layout", ["every other", "time first", "one number", "one row"])
 @FAST
 def test_any_strides_of_the_gradient(backend, layout):
     shape = (2, 40, 70)
@@ -144,7 +145,7 @@ def test_any_size_density_and_amplitude(steps, inputs, out, density, amplitude, 
     assert_agrees("events", spikes, torch.randn(out, inputs), torch.randn(out), torch.float64)
 
 
-@pytest.mark.parametrize("asked", ["spikes", "weight", "bias"])
+@loop_over("asked", ["spikes", "weight", "bias"])
 @FAST
 def test_a_gradient_asked_for_alone(backend, asked):
     given = {"spikes": spike_train(40, 37), "weight": torch.randn(70, 37).double(), "bias": torch.randn(70).double()}
@@ -235,7 +236,7 @@ CHOICES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CHOICES)
+@loop_over("case", CHOICES)
 def test_auto_chooses_from_the_data_and_says_why(case):
     spikes, weight, taken, reason = CHOICES[case]
     lines = explain("spike_linear", spikes, weight).splitlines()
@@ -275,7 +276,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
+@loop_over("case", BAD)
 def test_one_sentence(case):
     call, error, pattern = BAD[case]
     with pytest.raises(error, match=pattern) as caught:

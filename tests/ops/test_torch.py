@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from looped import loop_over
 from neurons import OPTIONS, make
 
 from resofire.ops import ATan, lif, prf
@@ -14,8 +15,8 @@ CU = torch.tensor([0, 4, 4, 12], dtype=torch.int32)
 
 @pytest.mark.parametrize("neuron", [scan_op, triton_op], ids=["scan", "triton"])
 @pytest.mark.parametrize("op", ["prf", "lif"])
-@pytest.mark.parametrize("packed", [False, True], ids=["batch", "packed"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+@loop_over("packed", [False, True])
+@loop_over("dtype", [torch.float32, torch.float64])
 def test_opcheck(neuron, op, packed, dtype):
     for options in OPTIONS[op][int(packed) : int(packed) + 1]:
         inputs = make(op, 1 if packed else 2, 12, 3, sequences=3 if packed else None).to(dtype)

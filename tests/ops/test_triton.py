@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from looped import loop_over
 from neurons import Inputs as Neuron
 from neurons import make
 
@@ -150,7 +151,7 @@ def at_once(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("length", [1, 31, 70])
+@loop_over("length", [1, 31, 70])
 @pytest.mark.parametrize("op", ["prf", "lif"])
 def test_without_a_reset_chunks_may_be_walked_at_once(op, length, at_once):
     assert_same(make(op, 2, length, 5, reset="none"))
