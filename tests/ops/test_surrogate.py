@@ -57,8 +57,8 @@ def test_area_is_one_and_the_numba_form_is_the_same(surrogate):
     x = torch.linspace(-400, 400, 8_000_001, dtype=torch.float64)
     assert abs(torch.trapezoid(surrogate.derivative(x), x).item() - 1) < 2e-3
     for value in (-2.5, -0.3, -1e-9, 0.0, 0.19, 0.7, 40.0, 1e200):
-        wanted = surrogate.derivative(torch.tensor(value, dtype=torch.float64)).item()
-        assert math.isclose(surrogate.numba(value, *surrogate.numbers), wanted, rel_tol=1e-12, abs_tol=1e-300)
+        expected = surrogate.derivative(torch.tensor(value, dtype=torch.float64)).item()
+        assert math.isclose(surrogate.numba(value, *surrogate.numbers), expected, rel_tol=1e-12, abs_tol=1e-300)
 
 
 @loop_over("surrogate", [*BUILT_IN, Lorentz(0.7), Square()])

@@ -45,10 +45,10 @@ def test_compiles_in_one_graph(op, engine):
             return spikes.mean(1) + state[0].sum()
 
         rows = [x for name, x in inputs.coefficients.items() if name != "threshold"]
-        wanted = layer(inputs.current, rows)
-        grads = torch.autograd.grad(wanted.sum(), [inputs.current, *rows])
+        expected = layer(inputs.current, rows)
+        grads = torch.autograd.grad(expected.sum(), [inputs.current, *rows])
         got = torch.compile(layer, fullgraph=True, backend=engine)(inputs.current, rows)
-        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(got, expected)
         for ours, theirs in zip(torch.autograd.grad(got.sum(), [inputs.current, *rows]), grads, strict=True):
             torch.testing.assert_close(ours, theirs)
 
@@ -71,11 +71,11 @@ def test_exports_with_a_free_length(op):
 
 def test_works_under_autocast_and_inference_mode():
     x = 3 * torch.randn(2, 20, 4)
-    wanted = lif(x, 0.8)[0]
+    expected = lif(x, 0.8)[0]
     with torch.inference_mode():
-        assert torch.equal(lif(x, 0.8)[0], wanted)
+        assert torch.equal(lif(x, 0.8)[0], expected)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(lif(x, 0.8)[0], wanted)
+        assert torch.equal(lif(x, 0.8)[0], expected)
 
 
 @pytest.mark.parametrize("neuron", [scan_op, triton_op], ids=["scan", "triton"])
