@@ -1,4 +1,7 @@
-"""Pure functions on tensors: the neurons and what goes with them. No module, no parameter, no config."""
+"""Pure functions on tensors: neurons, synapses and statistics. No modules, no parameters, no configs.
+
+Shapes: B sequences, T time steps, N channels. Packed sequences are [1, S, N] with boundaries `cu_seqlens` [B + 1].
+"""
 
 from .allocator import retain_buffers
 from .checks import check_finite

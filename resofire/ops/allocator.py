@@ -1,9 +1,9 @@
-"""Keeping large buffers in the process instead of handing them back to the system after every step.
+"""Keep large buffers in the process instead of returning them to the system after every step.
 
-glibc returns a freed tensor of more than 32 MB to the system at once, and the next one of its size is made of fresh
-pages, each zeroed by a page fault: that can cost more than the computation. Raising two thresholds of malloc ends it.
-It changes the whole process (memory once used stays with it), so it must be asked for: training does, and commands
-that walk through a split do, and benchmarks; a network that is called does not.
+glibc returns a freed tensor of more than 32 MB to the system at once, and the next one of that size gets fresh pages,
+each zeroed by a page fault: that can cost more than the computation. Raising two malloc thresholds prevents it. The
+setting affects the whole process, so it is opt-in: training, evaluation commands and benchmarks call it, a network
+does not.
 """
 
 import ctypes
@@ -14,7 +14,13 @@ _LARGE = 2**31 - 1
 
 
 def retain_buffers() -> bool:
-    """Asks malloc to keep what is freed, for the rest of the process. False where the C library cannot do it."""
+    """Tell malloc to keep freed memory for the rest of the process, so that large buffers are reused.
+
+    The process does not shrink afterwards. Call it once, before the first large tensor.
+
+    Returns:
+        Whether the setting took effect; False on systems other than Linux and without glibc's `mallopt`.
+    """
     if not sys.platform.startswith("linux"):
         return False
     libc = ctypes.CDLL(None)

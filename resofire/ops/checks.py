@@ -1,4 +1,4 @@
-"""Checks of what a caller hands in: one sentence that names the argument and its value, before anything is computed."""
+"""Argument checks. An error is one sentence that names the argument and its value, raised before any computation."""
 
 import itertools
 import math
@@ -20,7 +20,17 @@ _finite = ContextVar("resofire_check_finite", default=False)
 
 @contextmanager
 def check_finite() -> Iterator[None]:
-    """Inside it, a NaN or an infinity in an input raises and says where. Costs a pass over each input."""
+    """Context manager in which every operator checks its inputs for NaN and infinity.
+
+    Costs one pass over each input. Does nothing while torch compiles.
+
+    Raises:
+        ValueError: From an operator called inside, naming the argument and the first index that is not finite.
+
+    Example:
+        >>> with check_finite():
+        ...     spikes, state = lif(current, 0.9)
+    """
     token = _finite.set(True)
     try:
         yield
@@ -29,17 +39,17 @@ def check_finite() -> Iterator[None]:
 
 
 def checks_finite() -> bool:
-    """Whether `check_finite()` is on."""
+    """Whether inputs must be checked: inside `check_finite()`, and not while torch compiles."""
     return not torch.compiler.is_compiling() and _finite.get()
 
 
 def state_dtype(current: Tensor) -> torch.dtype:
-    """The type in which potentials are kept: float64 for float64, float32 for all else."""
+    """The type of the potentials: float64 for a float64 current, else float32."""
     return torch.float64 if current.dtype == torch.float64 else torch.float32
 
 
 def require_floating(op: str, name: str, value: Tensor, form: str = "") -> None:
-    """A dense tensor of floating-point numbers; `form` is what to say of its shape where it is no tensor at all."""
+    """Raise TypeError unless `value` is a dense floating-point tensor; `form` adds a shape to the message."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{op}: {name} must be a tensor{form}, got {type(value).__name__}")
     if value.dtype not in _DTYPES:
@@ -56,14 +66,14 @@ def require_current(op: str, current: Tensor, dims: str) -> None:
 
 
 def require_finite(op: str, name: str, value: Tensor) -> None:
-    """Raises on NaN or infinity, inside `check_finite()` only. (Not while compiling: it looks at values.)"""
+    """Raise ValueError on NaN or infinity, inside `check_finite()` only."""
     if checks_finite() and not bool(torch.isfinite(value).all()):
         bad = (~torch.isfinite(value)).nonzero()[0].tolist()
         raise ValueError(f"{op}: {name} is {value[tuple(bad)].item()} at {bad}; check_finite() is on")
 
 
 def per_channel(op: str, name: str, value: float | Tensor, current: Tensor) -> Tensor:
-    """A number, a [] or an [N] tensor as a tensor [N] in the state's type."""
+    """Expand a number, a [] or an [N] tensor to a tensor [N] of the state's type."""
     n, dtype = current.shape[-1], state_dtype(current)
     if isinstance(value, Tensor):
         if value.dtype != dtype and value.dtype not in _HALF:
@@ -89,12 +99,12 @@ def require_choice(op: str, name: str, value: str, valid: tuple[str, ...]) -> No
 def require_surrogate(op: str, surrogate: Surrogate) -> None:
     if not isinstance(surrogate, Surrogate):
         raise TypeError(f"{op}: surrogate must be a Surrogate such as ATan(), got {surrogate!r}")
-    _ = surrogate.numbers  # raises where one is not a number
+    _ = surrogate.numbers  # raises if a field is not a number
 
 
 def stacked_state(op: str, state: tuple[Tensor, ...] | None, names: tuple[str, ...], shape: tuple[int, int],
                   current: Tensor) -> Tensor:  # fmt: skip
-    """The state as one tensor [len(names), B, N]; zeros where none is given."""
+    """Check a state and stack it to one tensor [len(names), B, N]; zeros for None."""
     dtype = state_dtype(current)
     if state is None:
         return torch.zeros((len(names), *shape), dtype=dtype, device=current.device)
@@ -112,7 +122,7 @@ def stacked_state(op: str, state: tuple[Tensor, ...] | None, names: tuple[str, .
 
 
 def sequence_count(op: str, current: Tensor, cu_seqlens: Tensor | None) -> int:
-    """How many sequences a call holds. Checks the form of cu_seqlens; `require_bounds` checks its values."""
+    """The number of sequences. Checks type and shape of cu_seqlens; `require_bounds` checks its values."""
     if cu_seqlens is None:
         return current.shape[0]
     if not isinstance(cu_seqlens, Tensor) or cu_seqlens.dtype != torch.int32 or cu_seqlens.dim() != 1:
@@ -131,7 +141,7 @@ def sequence_count(op: str, current: Tensor, cu_seqlens: Tensor | None) -> int:
 
 
 def require_bounds(op: str, bounds: list[int], total: int) -> None:
-    """The values of cu_seqlens: from 0 to S, never falling."""
+    """Raise ValueError unless the values of cu_seqlens run from 0 to S and never decrease."""
     if bounds[0] != 0 or bounds[-1] != total:
         raise ValueError(f"{op}: cu_seqlens must run from 0 to {total}, got {bounds[0]} to {bounds[-1]}")
     for i, (start, end) in enumerate(itertools.pairwise(bounds)):
@@ -153,7 +163,7 @@ def neuron_call(
     cu_seqlens: Tensor | None,
     reverse: bool,
 ) -> Call:
-    """Checks the arguments that all neurons share and brings them into one form."""
+    """Check the arguments that all neurons share and normalise them to a `Call`."""
     require_current(op, current, "B, T, N")
     require_choice(op, "reset", reset, resets)
     require_choice(op, "reset_gradient", reset_gradient, ("detached", "full"))
@@ -177,7 +187,7 @@ def neuron_call(
 
 
 def require_real(op: str, name: str, value: float | Tensor) -> None:
-    """A real number, or a tensor of floating-point numbers; finite inside `check_finite()`."""
+    """Raise unless `value` is a real number or a floating-point tensor; finite inside `check_finite()`."""
     if isinstance(value, Tensor):
         if not value.is_floating_point():
             raise TypeError(f"{op}: {name} must be a number or a floating-point tensor, got {_name(value.dtype)}")
@@ -189,7 +199,7 @@ def require_real(op: str, name: str, value: float | Tensor) -> None:
 
 
 def require_positive(op: str, name: str, value: float | Tensor) -> None:
-    """Looks at values that lie in the CPU's memory; to read them back from a GPU would stall its stream."""
+    """Raise ValueError unless all values are positive. Skipped on a GPU: reading them back would stall its stream."""
     if isinstance(value, Tensor):
         if value.device.type != "cpu" or torch.compiler.is_compiling():
             return

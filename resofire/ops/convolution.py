@@ -1,12 +1,12 @@
-"""The paper's parallel walk, shared by both neurons: potentials by FFT, then the decoupled reset.
+"""The paper's parallel form, shared by both neurons: potentials by FFT, then the decoupled reset.
 
 Without a reset the potential is a causal convolution of the current with the powers of the (complex) decay A.
-A soft reset subtracts V at every spike, and what it subtracts decays by the same powers, so that
+A soft reset subtracts V at every spike, and the subtracted amount decays by the same powers, so that
 
     u_t = u'_t - V Re a_t,    u' = K * c,    a_t = A (a_{t-1} + s_{t-1}),    s_t = [u'_t ≥ V (1 + Re a_t)]:
 
-the reset has moved into the threshold d_t = V (1 + Re a_t), one O(L) scan over u'. With the spikes known, a is again a
-convolution, and that is how gradients reach the decay through the reset.
+the reset moves into the threshold d_t = V (1 + Re a_t), one O(L) scan over u'. Once the spikes are known, a is a
+convolution again, through which gradients reach the decay.
 """
 
 import torch
@@ -16,7 +16,7 @@ from .surrogate import Surrogate, spike
 
 
 def powers(decay: Tensor, length: int) -> Tensor:
-    """decay^0 … decay^(length-1) as [length, N]: by doubling, so that no logarithm of a zero decay is asked for."""
+    """decay^0 … decay^(length-1) as [length, N], by doubling: no logarithm, so that a decay of zero works."""
     table = torch.ones_like(decay)[None]
     square = decay
     while table.shape[0] < length:
@@ -34,7 +34,7 @@ def causal(signal: Tensor, kernel: Tensor) -> Tensor:
 
 
 def _fast_size(least: int) -> int:
-    """The smallest power of two, or three quarters of one, that is not below `least`."""
+    """The smallest size ≥ `least` that is a power of two or three quarters of one."""
     size = 1 << max(0, least - 1).bit_length()
     return 3 * size // 4 if size >= 4 and 3 * size // 4 >= least else size
 
@@ -56,13 +56,20 @@ def walk(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Spikes [B, T, N] and the final (complex) potential [B, N], after the reset.
 
-    decay [N], real or complex; gain [N] multiplies the current; start [B, N] is the potential to begin with (None: 0).
+    Args:
+        current: Input [B, T, N].
+        decay: A [N], real or complex.
+        gain: Factor on the current, a number or [N].
+        threshold: V [N].
+        start: Initial potential [B, N]; None is 0.
+        soft: Whether a spike subtracts V.
+        surrogate: The derivative of a spike.
     """
     length, dtype = current.shape[1], current.dtype
-    # The kernel is [T, N], not [B, T, N]: it costs little to make it in float64, and a phase of 10⁵ turns needs it.
+    # float64, because a phase of 10⁵ turns needs it; the kernel is [T, N], so that costs little.
     wide = decay.to(torch.complex128 if decay.is_complex() else torch.float64)
     table = powers(wide, length + 1)
-    # A soft reset compares u' with d, both larger than their difference: that too needs the wider type.
+    # A soft reset compares u' with d, both larger than their difference: float64 again.
     work = torch.float64 if soft else dtype
     current = current.to(work)
     potential = causal(current, (gain * table[:-1].real).to(work))
@@ -75,17 +82,17 @@ def walk(
         return spike(potential - threshold, surrogate), last.to(decay.dtype)
     threshold = threshold.to(work)
     fired = reset_scan(potential.detach(), wide.detach(), threshold.detach())
-    spent = fired.to(work)
-    # a_t = Σ_{k≥1} A^k s_{t-k}: the spikes, one step late, convolved with the powers from 1 on.
-    late = torch.nn.functional.pad(spent, (0, 0, 1, 0))[:, :-1]
-    carried = causal(late, table[1:].real)
+    fired_values = fired.to(work)
+    # a_t = Σ_{k≥1} A^k s_{t-k}: the spikes, delayed by one step, convolved with the powers from 1 on.
+    delayed = torch.nn.functional.pad(fired_values, (0, 0, 1, 0))[:, :-1]
+    carried = causal(delayed, table[1:].real)
     spikes = spike(potential - threshold * (1 + carried), surrogate, fired)
-    last = last - threshold * _weigh(spent, table[:-1])
+    last = last - threshold * _weigh(fired_values, table[:-1])
     return spikes.to(dtype), last.to(decay.dtype)
 
 
 def _weigh(signal: Tensor, table: Tensor) -> Tensor:
-    """Σ_t A^(T-1-t) signal_t as [B, N]: what a walk leaves behind."""
+    """Σ_t A^(T-1-t) signal_t as [B, N]: the contribution of the signal to the final potential."""
     weights = table.flip(0)
     if not weights.is_complex():
         return (signal * weights.to(signal.dtype)).sum(1)

@@ -1,4 +1,4 @@
-"""Packed and reversed sequences for backends that know neither: one plain sequence batch after the other."""
+"""Packed and reversed sequences for backends that implement neither: one call per sequence, flipped if reversed."""
 
 import itertools
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Plain = Callable[[Tensor, Tensor, Call], tuple[Tensor, Tensor]]
 
 
 def each_sequence(op: str, plain: Plain) -> Callable[[Call], Result]:
-    """A backend's `run`, made of a function that only knows a forward walk through [B, T, N]."""
+    """Build a backend's `run` from a function that only runs [B, T, N] forward in time."""
 
     def run(call: Call) -> Result:
         current = call.current.to(call.state.dtype)

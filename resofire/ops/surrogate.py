@@ -1,6 +1,6 @@
-"""The derivative that stands in for a spike's: a spike is a step, and its true derivative is no use to training.
+"""Surrogate derivatives. A spike is a step function, whose true derivative is useless for training.
 
-A surrogate is a frozen dataclass. Its fields are its numbers, `derivative` is the definition, in torch; `numba` and
+A surrogate is a frozen dataclass. Its fields are numbers; `derivative` is the definition, in torch; `numba` and
 `triton` are the same function of one element, for the fused backends. To write your own:
 
     @dataclass(frozen=True)
@@ -11,13 +11,13 @@ A surrogate is a frozen dataclass. Its fields are its numbers, `derivative` is t
             return 1 / (1 + (x / self.width) ** 2)
 
         @staticmethod
-        def numba(x, width):                # optional: without it the `scan` backend says that it is missing
+        def numba(x, width):                # optional: without it the `scan` backend is not available
             y = x / width
             return like(x, 1) / (like(x, 1) + y * y)
 
-If the `numba` form uses nothing but + - * / and `like`, say `vector: ClassVar[bool] = True`: it then runs on whole
-vectors, which is faster. Inside an operator a surrogate travels as its `name`, given to its class when that is defined,
-and its numbers. `x` is always the potential above the threshold, u - V.
+If the `numba` form uses nothing but + - * / and `like`, set `vector: ClassVar[bool] = True`: it then runs on whole
+vectors, which is faster. Operators receive a surrogate as its `name`, a string unique to its class, and its numbers.
+`x` is always the potential above the threshold, u - V.
 """
 
 import dataclasses
@@ -36,7 +36,23 @@ _BY_NAME: dict[str, type["Surrogate"]] = {}
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Base of all surrogates: subclass it as a frozen dataclass whose fields are all numbers."""
+    """Base class of surrogate derivatives: subclass it as a frozen dataclass whose fields are all numbers.
+
+    Attributes:
+        name: Unique name of the class, set when the class is defined.
+        numba: Optional form for the `scan` backend, `numba(x, *numbers)` of one element.
+        vector: Whether `numba` also works on whole vectors: it uses nothing but + - * / and `like`.
+        triton: Optional form for the `triton` backend, a `triton.jit` function `(x, *numbers)`.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Lorentz(Surrogate):
+        ...     width: float = 1.0
+        ...
+        ...     def derivative(self, x):
+        ...         return 1 / (1 + (x / self.width) ** 2)
+        >>> spikes, state = lif(current, 0.9, surrogate=Lorentz(0.5))
+    """
 
     name: ClassVar[str]
     numba: ClassVar[Callable[..., float] | None] = None
@@ -46,22 +62,38 @@ class Surrogate:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "derivative" in cls.__dict__:
-            # Another derivative: the forms of the class it was derived from no longer go with it.
+            # A new derivative: the compiled forms of the parent class do not match it.
             cls.numba, cls.vector, cls.triton = (
                 cls.__dict__.get(form, missing)
                 for form, missing in (("numba", None), ("vector", False), ("triton", None))
             )
-        # Ours go by their class name. A user's may bear any name, also one of ours, also the same one again.
+        # Built-in surrogates use their class name. User classes may reuse any name, so theirs is made unique.
         name = cls.__name__ if cls.__module__ == __name__ else f"{cls.__module__}.{cls.__qualname__}"
         count = sum(other == name or other.startswith(f"{name}#") for other in _BY_NAME)
         cls.name = f"{name}#{count + 1}" if count else name
         _BY_NAME[cls.name] = cls
 
     def derivative(self, x: Tensor) -> Tensor:
+        """Evaluate the surrogate at x = u - V, elementwise.
+
+        Args:
+            x: Potential above the threshold, any shape.
+
+        Returns:
+            The derivative of the spike, like `x`.
+
+        Raises:
+            NotImplementedError: If the subclass does not define it.
+        """
         raise NotImplementedError(f"surrogate {type(self).__name__} does not define derivative(x)")
 
     @property
     def numbers(self) -> list[float]:
+        """The fields as floats, in order of definition.
+
+        Raises:
+            TypeError: If a field is not a number.
+        """
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name, value in values.items():
             if isinstance(value, bool) or not isinstance(value, Real):
@@ -70,12 +102,12 @@ class Surrogate:
 
 
 def surrogate_from(name: str, numbers: list[float]) -> Surrogate:
-    """The surrogate that an operator was handed as a name and its numbers."""
+    """Rebuild a surrogate from its name and numbers, the form in which operators receive it."""
     return _BY_NAME[name](*numbers)
 
 
 def like(x: float, value: float) -> float:
-    """`value` in the type of `x`. In compiled code a bare 1.0 is a float64 and drags the whole formula up with it."""
+    """`value` in the type of `x`. In compiled code a bare 1.0 is a float64 and promotes the whole formula."""
     return value
 
 
@@ -87,7 +119,14 @@ def _positive(surrogate: Surrogate, field: str) -> None:
 
 @dataclass(frozen=True)
 class ATan(Surrogate):
-    """(α/2) / (1 + (πα x / 2)²): the paper's choice, with α = 2."""
+    """Arctangent surrogate (α/2) / (1 + (πα x / 2)²): the paper's choice, with α = 2.
+
+    Args:
+        alpha: Sharpness α; the peak is α/2.
+
+    Raises:
+        ValueError: If alpha is not a positive number.
+    """
 
     vector: ClassVar[bool] = True
     alpha: float = 2.0
@@ -106,7 +145,14 @@ class ATan(Surrogate):
 
 @dataclass(frozen=True)
 class Triangle(Surrogate):
-    """max(0, 1 - |x| / width) / width: a hat of area one."""
+    """Triangle surrogate max(0, 1 - |x| / width) / width, of area one.
+
+    Args:
+        width: Distance from the threshold at which the derivative becomes 0.
+
+    Raises:
+        ValueError: If width is not a positive number.
+    """
 
     width: float = 1.0
 
@@ -123,7 +169,14 @@ class Triangle(Surrogate):
 
 @dataclass(frozen=True)
 class Sigmoid(Surrogate):
-    """α σ(αx) (1 - σ(αx)): the slope of a logistic curve."""
+    """Sigmoid surrogate α σ(αx) (1 - σ(αx)), the derivative of a logistic function.
+
+    Args:
+        alpha: Sharpness α; the peak is α/4.
+
+    Raises:
+        ValueError: If alpha is not a positive number.
+    """
 
     alpha: float = 4.0
 
@@ -143,7 +196,14 @@ class Sigmoid(Surrogate):
 
 @dataclass(frozen=True)
 class Rectangle(Surrogate):
-    """1 / width where |x| < width / 2, else 0."""
+    """Rectangle surrogate: 1 / width where |x| < width / 2, else 0.
+
+    Args:
+        width: Width of the window around the threshold.
+
+    Raises:
+        ValueError: If width is not a positive number.
+    """
 
     width: float = 1.0
 
@@ -166,11 +226,12 @@ DOUBLE_BACKWARD = (
 
 
 def refuse_double_backward(op: str) -> Never:
+    """Raise RuntimeError: `op` has no second derivative."""
     raise RuntimeError(DOUBLE_BACKWARD.format(op=op))
 
 
 def refuse_forward_mode(op: str, *tensors: Tensor | None) -> None:
-    """Raise if a tensor carries a forward-mode tangent: a custom operator would drop it, and the derivative with it."""
+    """Raise RuntimeError if a tensor carries a forward-mode tangent, which a custom operator would silently drop."""
     if torch.compiler.is_compiling():
         return
     if any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
@@ -181,7 +242,7 @@ def refuse_forward_mode(op: str, *tensors: Tensor | None) -> None:
 
 
 class _Slope(torch.autograd.Function):
-    """grad * σ'(x), as a function of its own so that differentiating it again is refused in our words."""
+    """grad * σ'(x), as a separate function so that differentiating it again raises our error."""
 
     @staticmethod
     def forward(ctx: Any, grad: Tensor, x: Tensor, surrogate: Surrogate) -> Tensor:
@@ -208,6 +269,6 @@ class _Spike(torch.autograd.Function):
 def spike(x: Tensor, surrogate: Surrogate, fired: Tensor | None = None) -> Tensor:
     """1 where x ≥ 0 (a tie fires), else 0, with the surrogate's gradient.
 
-    `fired` gives the decision where it has been taken elsewhere; then x only carries the gradient.
+    If `fired` is passed, it decides which elements fire and x only carries the gradient.
     """
     return _Spike.apply(x, x >= 0 if fired is None else fired, surrogate)

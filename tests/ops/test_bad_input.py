@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from looped import loop_over
 from neurons import BACKENDS, IDS, make
 
 from resofire.ops import ATan, LIFState, PRFState, check_finite, explain, lif, lif_step, prf, prf_coefficients
@@ -51,7 +52,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
+@loop_over("case", BAD)
 def test_one_sentence(case):
     call, error, pattern = BAD[case]
     with pytest.raises(error, match=pattern) as caught:
@@ -60,8 +61,8 @@ def test_one_sentence(case):
 
 
 @pytest.mark.parametrize(("op", "backend"), BACKENDS, ids=IDS)
-@pytest.mark.parametrize(
-    ("bounds", "pattern"),
+@loop_over(
+    "case",
     [
         ((0, 4, 2, 5), "^(prf|lif): cu_seqlens must not fall, got 4 then 2 at position 1"),
         ((0, 4), "cu_seqlens must run from 0 to 5, got 0 to 4"),
@@ -69,7 +70,8 @@ def test_one_sentence(case):
         ((0, 9), "cu_seqlens must run from 0 to 5, got 0 to 9"),
     ],
 )
-def test_values_of_cu_seqlens(op, backend, bounds, pattern):
+def test_values_of_cu_seqlens(op, backend, case):
+    bounds, pattern = case
     inputs = make(op, 1, 5, 3, sequences=len(bounds) - 1)
     with pytest.raises(ValueError, match=pattern):
         inputs.run(backend, cu_seqlens=cu(*bounds))
@@ -84,7 +86,7 @@ def test_a_second_derivative_is_refused(op, backend):
         first.sum().backward()
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@loop_over("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize(("op", "backend"), BACKENDS, ids=IDS)
 def test_nan_and_infinity_pass_unless_checked(op, backend, value):
     inputs = make(op, 2, 40, 3).to(torch.float32)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from looped import loop_over
 from neurons import BACKENDS, IDS
 
 from resofire.nn import SDTCM
@@ -21,14 +22,14 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@loop_over("name", OPERATORS)
 def test_an_operator_refuses_forward_mode(name):
     function, primal = OPERATORS[name]
     with pytest.raises(RuntimeError, match=r"forward-mode differentiation .* is not supported; use reverse mode"):
         torch.func.jvp(function, (primal,), (torch.ones_like(primal),))
 
 
-@pytest.mark.parametrize("differentiated", ["current", "coefficient", "state"])
+@loop_over("differentiated", ["current", "coefficient", "state"])
 @pytest.mark.parametrize(("op", "backend"), BACKENDS, ids=IDS)
 def test_a_neuron_refuses_forward_mode(op, backend, differentiated):
     values = {"current": X, "coefficient": torch.tensor(0.9), "state": torch.zeros(2, 3)}

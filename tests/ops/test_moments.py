@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from looped import loop_over
 
 from resofire.ops import check_finite, moments
 from resofire.ops.checks import state_dtype
@@ -26,10 +27,10 @@ def by_hand(x: torch.Tensor, bounds: list[int] | None) -> tuple[torch.Tensor, to
     return torch.stack(means), (flat - flat.mean(0)).square().sum(0)
 
 
-def off_by(got: torch.Tensor, wanted: torch.Tensor) -> float:
+def off_by(got: torch.Tensor, expected: torch.Tensor) -> float:
     """The largest error, relative to the largest value."""
-    assert got.shape == wanted.shape
-    return ((got.double() - wanted).abs().max() / wanted.abs().max()).item()
+    assert got.shape == expected.shape
+    return ((got.double() - expected).abs().max() / expected.abs().max()).item()
 
 
 SIZES = {
@@ -47,7 +48,7 @@ SIZES = {
 
 
 @DTYPES
-@pytest.mark.parametrize("case", SIZES)
+@loop_over("case", SIZES)
 def test_means_spread_and_gradients(case, dtype):
     shape, bounds = SIZES[case]
     x = (2 * torch.randn(shape) + torch.linspace(-3, 3, shape[2])).to(dtype).requires_grad_()
@@ -63,14 +64,14 @@ def test_means_spread_and_gradients(case, dtype):
         assert off_by(spread, spreads) < tolerance
     weights = torch.randn_like(means), torch.randn_like(spreads)
     for parts in ((0,), (1,), (0, 1)):
-        ours, theirs = (sum((found[i] * weights[i]).sum() for i in parts)
-                        for found in ((mean.double(), spread.double()), (means, spreads)))  # fmt: skip
+        ours, theirs = (sum((pair[i] * weights[i]).sum() for i in parts)
+                        for pair in ((mean.double(), spread.double()), (means, spreads)))  # fmt: skip
         (got,) = torch.autograd.grad(ours, x, retain_graph=True)
-        (wanted,) = torch.autograd.grad(theirs, wide, retain_graph=True)
+        (expected,) = torch.autograd.grad(theirs, wide, retain_graph=True)
         if case == "one step" and parts == (1,):
             assert got.abs().max() < tolerance  # x is its own mean
         else:
-            assert off_by(got, wanted) < tolerance, f"gradient through {parts}"
+            assert off_by(got, expected) < tolerance, f"gradient through {parts}"
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["batch", "packed"])
@@ -90,7 +91,7 @@ def test_a_constant_has_no_spread():
 
 
 @DTYPES
-@pytest.mark.parametrize("layout", ["time first", "lane first", "every other", "expanded"])
+@loop_over("layout", ["time first", "lane first", "every other", "expanded"])
 def test_any_strides(layout, dtype):
     x = torch.randn(3, 40, 37, dtype=dtype)
     x = {
@@ -99,17 +100,18 @@ def test_any_strides(layout, dtype):
         "every other": lambda: x.repeat_interleave(2, 2)[:, :, ::2],
         "expanded": lambda: x[:1].expand(3, 40, 37),
     }[layout]().requires_grad_()
-    found = []
+    results = []
     for leaf in (x, x.detach().contiguous().requires_grad_()):
         mean, spread = moments(leaf)
         (mean.sum() + spread.sum()).backward()  # gradients that are one number, expanded
-        found.append((mean, spread, leaf.grad))
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+        results.append((mean, spread, leaf.grad))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*results, strict=True))
 
 
-@pytest.mark.parametrize(("shape", "bounds"), [((2, 0, 5), None), ((0, 3, 5), None), ((1, 0, 5), [0, 0, 0])], ids=str)
+@loop_over("case", [((2, 0, 5), None), ((0, 3, 5), None), ((1, 0, 5), [0, 0, 0])])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=["f64", "f32", "f16"])
-def test_no_time_steps(shape, bounds, dtype):
+def test_no_time_steps(case, dtype):
+    shape, bounds = case
     x = torch.zeros(shape, dtype=dtype, requires_grad=True)
     mean, spread = moments(x, None if bounds is None else cu(*bounds))
     assert mean.dtype == spread.dtype == state_dtype(x)
@@ -140,9 +142,9 @@ def test_half_precision_is_added_up_in_float32(dtype, packed):
 def test_without_numba_it_is_the_same(monkeypatch):
     module = importlib.import_module("resofire.ops.moments")  # `resofire.ops` has the function under this name
     x, bounds = torch.randn(1, BOUNDS[-1], 5, dtype=torch.float64), cu(*BOUNDS)
-    wanted = moments(x, bounds)
+    expected = moments(x, bounds)
     monkeypatch.setattr(module, "HAVE_NUMBA", False)
-    for ours, theirs in zip(moments(x, bounds), wanted, strict=True):
+    for ours, theirs in zip(moments(x, bounds), expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
@@ -157,14 +159,14 @@ def test_the_same_bits_again_and_with_any_number_of_threads():
 
     before = torch.get_num_threads()
     try:
-        found = []
+        results = []
         for threads in (1, 3, 3):
             torch.set_num_threads(threads)
-            found.append(once())
+            results.append(once())
     finally:
         torch.set_num_threads(before)
-    for other in found[1:]:
-        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found[0], other, strict=True))
+    for other in results[1:]:
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(results[0], other, strict=True))
 
 
 X = torch.zeros(1, 5, 3)
@@ -179,7 +181,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@loop_over("case", BAD)
 def test_one_sentence(case):
     call, error, pattern = BAD[case]
     with pytest.raises(error, match=f"^moments: .*{pattern.removeprefix('moments: ')}") as caught:
@@ -187,16 +189,17 @@ def test_one_sentence(case):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["f32", "f16"])
-@pytest.mark.parametrize(
-    ("bounds", "pattern"),
+@loop_over("dtype", [torch.float32, torch.float16])
+@loop_over(
+    "case",
     [
         ((0, 4, 2, 5), "moments: cu_seqlens must not fall, got 4 then 2 at position 1"),
         ((0, 4), "moments: cu_seqlens must run from 0 to 5, got 0 to 4"),
         ((1, 5), "moments: cu_seqlens must run from 0 to 5, got 1 to 5"),
     ],
 )
-def test_values_of_cu_seqlens(bounds, pattern, dtype):
+def test_values_of_cu_seqlens(case, dtype):
+    bounds, pattern = case
     with pytest.raises(ValueError, match=pattern):
         moments(X.to(dtype), cu(*bounds))
 
@@ -236,10 +239,10 @@ def test_compiles_in_one_graph():
         return mean.sum(0) / spread.sqrt()
 
     x, bounds = torch.randn(1, 12, 5, requires_grad=True), cu(0, 4, 4, 12)
-    wanted = pool(x, bounds)
+    expected = pool(x, bounds)
     got = torch.compile(pool, fullgraph=True, backend="aot_eager")(x, bounds)
-    torch.testing.assert_close(got, wanted)
-    ours, theirs = (torch.autograd.grad(out.sum(), x)[0] for out in (got, wanted))
+    torch.testing.assert_close(got, expected)
+    ours, theirs = (torch.autograd.grad(out.sum(), x)[0] for out in (got, expected))
     torch.testing.assert_close(ours, theirs)
 
 
@@ -247,5 +250,5 @@ def test_one_step_far_out_does_not_spoil_the_spread():
     for row in (0, 3000):
         x = torch.randn(8, 1000, 4)
         x.view(-1, 4)[row] = 100.0
-        wanted = (x.double() - x.double().mean((0, 1))).square().sum((0, 1))
-        torch.testing.assert_close(moments(x)[1].double(), wanted, rtol=1e-5, atol=0)
+        expected = (x.double() - x.double().mean((0, 1))).square().sum((0, 1))
+        torch.testing.assert_close(moments(x)[1].double(), expected, rtol=1e-5, atol=0)

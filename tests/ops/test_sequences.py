@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from looped import loop_over
 from neurons import BACKENDS, IDS, OPTIONS, Inputs, can, make
 
 from resofire.ops import LIFState, PRFState, lif_step, prf_step
@@ -21,9 +22,9 @@ def grads(inputs: Inputs) -> dict[str, torch.Tensor]:
     return {name: leaf.grad for name, leaf in inputs.leaves().items()}
 
 
-def assert_same(wanted, got, tolerance=1e-9):
+def assert_same(expected, got, tolerance=1e-9):
     """Spikes to the bit, all else to rounding (float64)."""
-    (spikes, state, leaves), (spikes2, state2, leaves2) = wanted, got
+    (spikes, state, leaves), (spikes2, state2, leaves2) = expected, got
     assert torch.equal(spikes, spikes2)
     for x, y in zip(state, state2, strict=True):
         torch.testing.assert_close(x, y, rtol=0, atol=1e-11)
@@ -132,7 +133,7 @@ def check_packed(op, backend, lengths, lanes, which, reverse, seed):
 
 
 @pytest.mark.parametrize(("op", "backend"), BACKENDS, ids=IDS)
-@pytest.mark.parametrize("length", [1, 33, 63])
+@loop_over("length", [1, 33, 63])
 def test_reverse_equals_flip(op, backend, length):
     inputs = make(op, 2, length, 5, **OPTIONS[op][1])
     grad = torch.randn_like(inputs.current)
@@ -164,7 +165,7 @@ def test_steps_equal_one_call(op, backend):
 
 
 @pytest.mark.parametrize(("op", "backend"), BACKENDS, ids=IDS)
-@pytest.mark.parametrize("shape", [(2, 0, 3), (0, 4, 3), (2, 4, 0)], ids=["T=0", "B=0", "N=0"])
+@loop_over("shape", [(2, 0, 3), (0, 4, 3), (2, 4, 0)])
 def test_empty_calls_return_empty_spikes_and_the_state_unchanged(op, backend, shape):
     inputs = make(op, *shape, sequences=shape[0] or None)
     if shape[0] == 0:
@@ -204,12 +205,12 @@ def test_scalar_coefficients_get_scalar_gradients(op, backend):
 @pytest.mark.parametrize(("op", "backend"), BACKENDS, ids=IDS)
 def test_a_loss_on_the_state_alone_gives_gradients(op, backend):
     inputs = make(op, 2, 20, 4)
-    wanted = make(op, 2, 20, 4)
-    wanted.current = inputs.current.detach().clone().requires_grad_()
-    wanted.coefficients = {k: v.detach().clone().requires_grad_() for k, v in inputs.coefficients.items()}
-    wanted.state = tuple(x.detach().clone().requires_grad_() for x in inputs.state)
+    expected = make(op, 2, 20, 4)
+    expected.current = inputs.current.detach().clone().requires_grad_()
+    expected.coefficients = {k: v.detach().clone().requires_grad_() for k, v in inputs.coefficients.items()}
+    expected.state = tuple(x.detach().clone().requires_grad_() for x in inputs.state)
     inputs.run(backend)[1][-1].sum().backward()
-    wanted.run("reference")[1][-1].sum().backward()
+    expected.run("reference")[1][-1].sum().backward()
     for name, leaf in inputs.leaves().items():
-        other = wanted.leaves()[name].grad
+        other = expected.leaves()[name].grad
         torch.testing.assert_close(leaf.grad, torch.zeros_like(leaf) if other is None else other)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from looped import loop_over
 
 from resofire.ops import check_finite, explain, spike_linear
 from resofire.ops.registry import names
@@ -39,15 +40,15 @@ def assert_agrees(
         # Strides are part of the case: `detach` keeps them where `clone` might not.
         return None if x is None else x.detach().to(dtype).requires_grad_()
 
-    given = {"spikes": spikes, "weight": weight, "bias": bias}
-    narrow = {name: leaf(x, dtype) for name, x in given.items()}
-    wide = {name: leaf(x, torch.float64) for name, x in given.items()}
-    out, wanted = spike_linear(**narrow, backend=backend), F.linear(*wide.values())
+    tensors = {"spikes": spikes, "weight": weight, "bias": bias}
+    narrow = {name: leaf(x, dtype) for name, x in tensors.items()}
+    wide = {name: leaf(x, torch.float64) for name, x in tensors.items()}
+    out, expected = spike_linear(**narrow, backend=backend), F.linear(*wide.values())
     assert out.dtype == dtype
-    assert out.shape == wanted.shape
+    assert out.shape == expected.shape
     grad = torch.randn(out.shape, dtype=torch.float64) if grad is None else grad
     out.backward(grad.to(dtype))
-    wanted.backward(grad)
+    expected.backward(grad)
 
     steps, size = out.numel() // weight.shape[0], weight.double().abs()
     flat, pull = spikes.double().abs().reshape(steps, weight.shape[1]), grad.abs().reshape(steps, weight.shape[0])
@@ -55,9 +56,11 @@ def assert_agrees(
         "output": flat @ size.T + (0 if bias is None else bias.abs()),
         "spikes": pull @ size, "weight": pull.T @ flat, "bias": pull.sum(0),
     }  # fmt: skip
-    found = {"output": (out, wanted)} | {name: (x.grad, wide[name].grad) for name, x in narrow.items() if x is not None}
+    pairs = {"output": (out, expected)} | {
+        name: (x.grad, wide[name].grad) for name, x in narrow.items() if x is not None
+    }
     tolerance = 1e-12 if dtype == torch.float64 else 1e-6
-    for name, (ours, theirs) in found.items():
+    for name, (ours, theirs) in pairs.items():
         bound = tolerance * (sums[name].max() if sums[name].numel() else 0)
         error = (ours.double() - theirs).abs()
         assert error.shape == theirs.shape, name
@@ -77,7 +80,7 @@ SHAPES = [
 
 
 @DTYPES
-@pytest.mark.parametrize("case", SHAPES, ids=lambda case: "{}x{}x{}-density{}-amplitude{}".format(*case))
+@loop_over("case", SHAPES)
 @FAST
 def test_output_and_gradients_are_those_of_a_linear(backend, case, dtype):
     steps, inputs, out, density, amplitude = case
@@ -90,14 +93,14 @@ def test_the_table_has_every_value():
         assert set(column) == set(values)
 
 
-@pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("shape", [(70,), (33, 70), (3, 33, 70), (2, 3, 7, 70)], ids=str)
+@loop_over("biased", [True, False])
+@loop_over("shape", [(70,), (33, 70), (3, 33, 70), (2, 3, 7, 70)])
 @FAST
 def test_any_leading_dimensions(backend, shape, biased):
     assert_agrees(backend, spike_train(*shape), torch.randn(9, 70), torch.randn(9) if biased else None, torch.float64)
 
 
-@pytest.mark.parametrize("shape", [(0, 70), (3, 0, 70), (0, 4, 70), (5, 0)], ids=str)
+@loop_over("shape", [(0, 70), (3, 0, 70), (0, 4, 70), (5, 0)])
 @FAST
 def test_nothing_in_nothing_out(backend, shape):
     """No time steps, or no inputs: then the output is the bias."""
@@ -111,7 +114,7 @@ def test_more_steps_than_a_thread_gets_at_once(backend):
 
 
 @DTYPES
-@pytest.mark.parametrize("layout", ["time first", "lane first", "every other", "expanded"])
+@loop_over("layout", ["time first", "lane first", "every other", "expanded"])
 @FAST
 def test_any_strides(backend, layout, dtype):
     spikes, weight, bias = spike_train(3, 40, 37), torch.randn(70, 37), torch.randn(140)[::2]
@@ -124,7 +127,7 @@ def test_any_strides(backend, layout, dtype):
     assert_agrees(backend, spikes, weight, bias, dtype)
 
 
-@pytest.mark.parametrize("layout", ["every other", "time first", "one number", "one row"])
+@loop_over("layout", ["every other", "time first", "one number", "one row"])
 @FAST
 def test_any_strides_of_the_gradient(backend, layout):
     shape = (2, 40, 70)
@@ -144,26 +147,26 @@ def test_any_size_density_and_amplitude(steps, inputs, out, density, amplitude, 
     assert_agrees("events", spikes, torch.randn(out, inputs), torch.randn(out), torch.float64)
 
 
-@pytest.mark.parametrize("asked", ["spikes", "weight", "bias"])
+@loop_over("asked", ["spikes", "weight", "bias"])
 @FAST
 def test_a_gradient_asked_for_alone(backend, asked):
-    given = {"spikes": spike_train(40, 37), "weight": torch.randn(70, 37).double(), "bias": torch.randn(70).double()}
-    given[asked].requires_grad_()
-    spike_linear(**given, backend=backend).square().sum().backward()
-    got, given[asked].grad = given[asked].grad, None
-    F.linear(*given.values()).square().sum().backward()
-    torch.testing.assert_close(got, given[asked].grad, rtol=1e-9, atol=1e-9)
+    tensors = {"spikes": spike_train(40, 37), "weight": torch.randn(70, 37).double(), "bias": torch.randn(70).double()}
+    tensors[asked].requires_grad_()
+    spike_linear(**tensors, backend=backend).square().sum().backward()
+    got, tensors[asked].grad = tensors[asked].grad, None
+    F.linear(*tensors.values()).square().sum().backward()
+    torch.testing.assert_close(got, tensors[asked].grad, rtol=1e-9, atol=1e-9)
 
 
 @FAST
 def test_a_trained_amplitude_gets_its_gradient(backend):
     fired, weight = spike_train(2, 50, 37), torch.randn(70, 37, dtype=torch.float64)
-    found = []
+    results = []
     for run in (lambda s: spike_linear(s, weight, backend=backend), lambda s: F.linear(s, weight)):
         log = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
         run(fired * log.exp()).square().sum().backward()
-        found.append(log.grad)
-    torch.testing.assert_close(*found, rtol=1e-9, atol=0)
+        results.append(log.grad)
+    torch.testing.assert_close(*results, rtol=1e-9, atol=0)
 
 
 @EVERY
@@ -178,19 +181,19 @@ def test_the_same_bits_again(backend):
         return [out, *(x.grad for x in leaves)]
 
     before = torch.get_num_threads()
-    found = {}
+    results = {}
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found[threads] = once(), once()
+            results[threads] = once(), once()
     finally:
         torch.set_num_threads(before)
-    for first, second in found.values():
+    for first, second in results.values():
         assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
     if backend == "events":
         # A row of the output is one sum, whoever adds it up; a weight's gradient is put together from the threads'.
-        assert torch.equal(found[1][0][0], found[3][0][0])
-    for ours, theirs in zip(found[1][0], found[3][0], strict=True):
+        assert torch.equal(results[1][0][0], results[3][0][0])
+    for ours, theirs in zip(results[1][0], results[3][0], strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
@@ -235,7 +238,7 @@ CHOICES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CHOICES)
+@loop_over("case", CHOICES)
 def test_auto_chooses_from_the_data_and_says_why(case):
     spikes, weight, taken, reason = CHOICES[case]
     lines = explain("spike_linear", spikes, weight).splitlines()
@@ -275,7 +278,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
+@loop_over("case", BAD)
 def test_one_sentence(case):
     call, error, pattern = BAD[case]
     with pytest.raises(error, match=pattern) as caught:
@@ -285,11 +288,11 @@ def test_one_sentence(case):
 
 @EVERY
 def test_check_finite_names_what_is_not(backend):
-    given = {"spikes": spike_train(5, 3, density=1.0).float(), "weight": torch.ones(4, 3), "bias": torch.zeros(4)}
+    tensors = {"spikes": spike_train(5, 3, density=1.0).float(), "weight": torch.ones(4, 3), "bias": torch.zeros(4)}
     with check_finite():
-        spike_linear(**given, backend=backend)
+        spike_linear(**tensors, backend=backend)
         for name, at in (("spikes", (4, 2)), ("weight", (1, 2)), ("bias", (3,))):
-            bad = given | {name: given[name].clone()}
+            bad = tensors | {name: tensors[name].clone()}
             bad[name][at] = torch.inf
             with pytest.raises(ValueError, match=rf"spike_linear: {name} is inf at \[{', '.join(map(str, at))}\]"):
                 spike_linear(**bad, backend=backend)
@@ -335,14 +338,14 @@ def test_compiles_in_one_graph(backend, dtype):
     def layer(potential, weight, bias):
         return spike_linear((potential > 1).to(dtype) * 0.37, weight, bias, backend=backend).square()
 
-    given = [torch.randn(600, 70, dtype=dtype), torch.randn(40, 70, dtype=dtype), torch.randn(40, dtype=dtype)]
-    for leaf in given[1:]:
+    tensors = [torch.randn(600, 70, dtype=dtype), torch.randn(40, 70, dtype=dtype), torch.randn(40, dtype=dtype)]
+    for leaf in tensors[1:]:
         leaf.requires_grad_()
-    wanted = layer(*given)
-    grads = torch.autograd.grad(wanted.sum(), given[1:])
-    got = torch.compile(layer, fullgraph=True, backend="aot_eager")(*given)
-    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
-    for ours, theirs in zip(torch.autograd.grad(got.sum(), given[1:]), grads, strict=True):
+    expected = layer(*tensors)
+    grads = torch.autograd.grad(expected.sum(), tensors[1:])
+    got = torch.compile(layer, fullgraph=True, backend="aot_eager")(*tensors)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+    for ours, theirs in zip(torch.autograd.grad(got.sum(), tensors[1:]), grads, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
@@ -365,9 +368,9 @@ def test_exports_with_a_free_length(backend, within):
 
 def test_works_in_inference_mode():
     spikes, weight = SPARSE, torch.randn(64, 64)
-    wanted = spike_linear(spikes, weight, backend="events")
+    expected = spike_linear(spikes, weight, backend="events")
     with torch.inference_mode():
-        assert torch.equal(spike_linear(spikes, weight, backend="events"), wanted)
+        assert torch.equal(spike_linear(spikes, weight, backend="events"), expected)
 
 
 @pytest.mark.parametrize("columns", [128, 200])

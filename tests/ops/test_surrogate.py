@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from looped import loop_over
 from neurons import make
 
 from resofire.ops import ATan, Rectangle, Sigmoid, Surrogate, Triangle, lif
@@ -51,16 +52,16 @@ class TorchOnly(Surrogate):
         return torch.exp(-x * x)
 
 
-@pytest.mark.parametrize("surrogate", BUILT_IN, ids=str)
+@loop_over("surrogate", BUILT_IN)
 def test_area_is_one_and_the_numba_form_is_the_same(surrogate):
     x = torch.linspace(-400, 400, 8_000_001, dtype=torch.float64)
     assert abs(torch.trapezoid(surrogate.derivative(x), x).item() - 1) < 2e-3
     for value in (-2.5, -0.3, -1e-9, 0.0, 0.19, 0.7, 40.0, 1e200):
-        wanted = surrogate.derivative(torch.tensor(value, dtype=torch.float64)).item()
-        assert math.isclose(surrogate.numba(value, *surrogate.numbers), wanted, rel_tol=1e-12, abs_tol=1e-300)
+        expected = surrogate.derivative(torch.tensor(value, dtype=torch.float64)).item()
+        assert math.isclose(surrogate.numba(value, *surrogate.numbers), expected, rel_tol=1e-12, abs_tol=1e-300)
 
 
-@pytest.mark.parametrize("surrogate", [*BUILT_IN, Lorentz(0.7), Square()], ids=str)
+@loop_over("surrogate", [*BUILT_IN, Lorentz(0.7), Square()])
 @pytest.mark.parametrize("backend", ["scan", "fft"])
 def test_each_surrogate_in_each_backend(surrogate, backend):
     inputs = make("prf", 2, 45, 35, surrogate=surrogate)

@@ -36,9 +36,9 @@ def test_theorem_2_a_prf_without_resonance_is_a_lif_without_reset():
     for tau in (1.5, 8.0, 40.0):
         phi_re, phi_im = prf_coefficients(1.0, 0.0, torch.tensor(tau, dtype=torch.float64))
         spikes, state = prf(current, phi_re, phi_im, 1.0)
-        wanted, wanted_state = lif(current, math.exp(-1 / tau), reset="none")
-        assert torch.equal(spikes, wanted)
-        torch.testing.assert_close(state.u, wanted_state.u)
+        expected, expected_state = lif(current, math.exp(-1 / tau), reset="none")
+        assert torch.equal(spikes, expected)
+        torch.testing.assert_close(state.u, expected_state.u)
         assert torch.equal(state.r, torch.zeros_like(state.r))
         assert abs(math.exp(-1 / tau) - (1 - 1 / tau)) <= 1 / (2 * tau**2)
 
@@ -67,13 +67,13 @@ def response(omega: torch.Tensor, delta: float, theta: float, tau: float) -> tup
     phi = prf_coefficients(delta, theta, torch.tensor(tau, dtype=torch.float64))
     length = int(40 * tau / delta)
     time = delta * torch.arange(length, dtype=torch.float64)[:, None]
-    found = []
+    potentials = []
     for wave in (torch.cos, torch.sin):
         _, state = prf(wave(omega * time)[None], *phi, delta, backend="scan")
-        found.append(torch.complex(state.u, state.r)[0])
-    complex_input = found[0] + 1j * found[1]
+        potentials.append(torch.complex(state.u, state.r)[0])
+    complex_input = potentials[0] + 1j * potentials[1]
     # A real cosine drives the potential at ω and -ω; two quadratures of the real part give its amplitude.
-    real_part = torch.complex(found[0].real, found[1].real)
+    real_part = torch.complex(potentials[0].real, potentials[1].real)
     return complex_input.abs(), real_part.abs()
 
 
@@ -116,9 +116,9 @@ def test_the_decoupled_reset_is_the_sequential_one_over_a_long_time(op):
     else:
         phi = prf_coefficients(0.3, 1.0, torch.tensor(20.0, dtype=torch.float64))
         runs = [prf(3 * current, *phi, 0.3, reset="soft", backend=b) for b in ("reference", "fft", "scan")]
-    (wanted, state), *others = runs
-    assert 0.05 < wanted.mean() < 0.95
+    (expected, state), *others = runs
+    assert 0.05 < expected.mean() < 0.95
     for spikes, last in others:
-        assert torch.equal(spikes, wanted)
+        assert torch.equal(spikes, expected)
         for ours, theirs in zip(last, state, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)

@@ -43,11 +43,11 @@ def test_an_exception_is_raised_again(runtime):
 
 def test_neurons_give_the_same_on_each(runtime):
     x = torch.randn(4, 3000, 40)
-    wanted = lif(x, 0.9)[0]
+    expected = lif(x, 0.9)[0]
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        assert torch.equal(lif(x, 0.9)[0], wanted)
+        assert torch.equal(lif(x, 0.9)[0], expected)
     finally:
         torch.set_num_threads(before)
 
@@ -61,11 +61,11 @@ def _in_child(queue, x):
 def test_a_forked_worker_can_run_neurons():
     """As torch's data loader does it: the child of a process that has used threads, itself on one thread."""
     x = torch.randn(4, 3000, 40)
-    wanted = lif(x, 0.9)[0].sum().item()
+    expected = lif(x, 0.9)[0].sum().item()
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=_in_child, args=(queue, x))
     child.start()
-    assert queue.get(timeout=60) == wanted
+    assert queue.get(timeout=60) == expected
     child.join(60)
     assert child.exitcode == 0

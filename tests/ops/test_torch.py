@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from looped import loop_over
 from neurons import OPTIONS, make
 
 from resofire.ops import ATan, lif, prf
@@ -14,8 +15,8 @@ CU = torch.tensor([0, 4, 4, 12], dtype=torch.int32)
 
 @pytest.mark.parametrize("neuron", [scan_op, triton_op], ids=["scan", "triton"])
 @pytest.mark.parametrize("op", ["prf", "lif"])
-@pytest.mark.parametrize("packed", [False, True], ids=["batch", "packed"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+@loop_over("packed", [False, True])
+@loop_over("dtype", [torch.float32, torch.float64])
 def test_opcheck(neuron, op, packed, dtype):
     for options in OPTIONS[op][int(packed) : int(packed) + 1]:
         inputs = make(op, 1 if packed else 2, 12, 3, sequences=3 if packed else None).to(dtype)
@@ -44,10 +45,10 @@ def test_compiles_in_one_graph(op, engine):
             return spikes.mean(1) + state[0].sum()
 
         rows = [x for name, x in inputs.coefficients.items() if name != "threshold"]
-        wanted = layer(inputs.current, rows)
-        grads = torch.autograd.grad(wanted.sum(), [inputs.current, *rows])
+        expected = layer(inputs.current, rows)
+        grads = torch.autograd.grad(expected.sum(), [inputs.current, *rows])
         got = torch.compile(layer, fullgraph=True, backend=engine)(inputs.current, rows)
-        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(got, expected)
         for ours, theirs in zip(torch.autograd.grad(got.sum(), [inputs.current, *rows]), grads, strict=True):
             torch.testing.assert_close(ours, theirs)
 
@@ -70,11 +71,11 @@ def test_exports_with_a_free_length(op):
 
 def test_works_under_autocast_and_inference_mode():
     x = 3 * torch.randn(2, 20, 4)
-    wanted = lif(x, 0.8)[0]
+    expected = lif(x, 0.8)[0]
     with torch.inference_mode():
-        assert torch.equal(lif(x, 0.8)[0], wanted)
+        assert torch.equal(lif(x, 0.8)[0], expected)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(lif(x, 0.8)[0], wanted)
+        assert torch.equal(lif(x, 0.8)[0], expected)
 
 
 @pytest.mark.parametrize("neuron", [scan_op, triton_op], ids=["scan", "triton"])

@@ -33,16 +33,16 @@ def train(backend: str, dtype: torch.dtype, nudge: int = 0, steps: int = 200) ->
 
 @pytest.mark.parametrize("backend", ["scan", "fft"])
 def test_float64_training_is_the_same(backend):
-    wanted, losses = train("reference", torch.float64)
+    expected, losses = train("reference", torch.float64)
     got, other = train(backend, torch.float64)
     assert losses[-1] < 0.9 * losses[0]
-    torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(torch.tensor(other), torch.tensor(losses), rtol=1e-9, atol=1e-9)
 
 
 def test_float32_training_is_no_further_apart_than_one_ulp_at_the_start():
-    wanted, _ = train("reference", torch.float32)
-    natural = max((train("reference", torch.float32, nudge)[0] - wanted).norm() for nudge in (1, 2, 3))
+    expected, _ = train("reference", torch.float32)
+    natural = max((train("reference", torch.float32, nudge)[0] - expected).norm() for nudge in (1, 2, 3))
     for backend in ("scan", "fft"):
-        apart = (train(backend, torch.float32)[0] - wanted).norm()
+        apart = (train(backend, torch.float32)[0] - expected).norm()
         assert apart <= natural, f"{backend}: {apart:.1e} apart, one ulp at the start makes {natural:.1e}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from looped import loop_over
 from neurons import Inputs as Neuron
 from neurons import make
 
@@ -81,12 +82,12 @@ def compile_all(target: str) -> list[dict[str, object]]:
         def get_current_target(self):
             return triton.backends.compiler.GPUTarget(*TARGETS[target])
 
-    run, found = triton.JITFunction.run, []
+    run, binaries = triton.JITFunction.run, []
 
     def compile_only(self, *args, grid, warmup, **kwargs):
         compiled = run(self, *args, grid=grid, warmup=True, **kwargs)
         binary = next(compiled.asm[kind] for kind in ("cubin", "hsaco", "ptx", "amdgcn") if kind in compiled.asm)
-        found.append({"call": call, "kernel": self.__name__, "bytes": len(binary)})
+        binaries.append({"call": call, "kernel": self.__name__, "bytes": len(binary)})
 
     triton.runtime.driver.set_active(Driver())
     triton.JITFunction.run = compile_only
@@ -105,7 +106,7 @@ def compile_all(target: str) -> list[dict[str, object]]:
         options = Options(reset, full, surrogate.name, surrogate.numbers, reverse)
         spikes, _, checkpoints = gpu.forward(inputs, state, options)
         gpu.backward(inputs, checkpoints, Grads(spikes, None), options)
-    return found
+    return binaries
 
 
 @pytest.mark.parametrize(
@@ -118,12 +119,12 @@ def test_every_kernel_compiles_without_a_gpu(target, tmp_path):
     command = [sys.executable, __file__, target]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert all(entry["bytes"] > 0 for entry in found)
+    binaries = json.loads(done.stdout)
+    assert all(entry["bytes"] > 0 for entry in binaries)
     for call, (*_, special) in enumerate(CALLS):
         walks = 2 if "walk at once" in special else 1
         for name, times in (("forward_kernel", walks), ("backward_kernel", walks), ("carry_kernel", 2 * walks - 2)):
-            assert sum(entry["call"] == call and entry["kernel"] == name for entry in found) == times
+            assert sum(entry["call"] == call and entry["kernel"] == name for entry in binaries) == times
 
 
 def assert_same(inputs: Neuron, **kwargs) -> None:
@@ -138,8 +139,8 @@ def assert_same(inputs: Neuron, **kwargs) -> None:
         results.append((spikes, state, call.leaves()))
     (spikes, state, leaves), (spikes2, state2, leaves2) = results
     assert torch.equal(spikes, spikes2)
-    for wanted, got in zip(state, state2, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9)
+    for expected, got in zip(state, state2, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
     for name in leaves:
         torch.testing.assert_close(leaves2[name].grad, leaves[name].grad, rtol=1e-9, atol=1e-9)
 
@@ -150,7 +151,7 @@ def at_once(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("length", [1, 31, 70])
+@loop_over("length", [1, 31, 70])
 @pytest.mark.parametrize("op", ["prf", "lif"])
 def test_without_a_reset_chunks_may_be_walked_at_once(op, length, at_once):
     assert_same(make(op, 2, length, 5, reset="none"))
@@ -183,10 +184,10 @@ def test_chunks_walked_at_once_keep_float32_accurate(monkeypatch):
     inputs.coefficients |= {"phi_re": 0.9999 * angle.cos(), "phi_im": 0.9999 * angle.sin()}
     narrow = inputs.to(torch.float32)
     with torch.no_grad():
-        _, wanted = narrow.to(torch.float64).run("reference")
+        _, expected = narrow.to(torch.float64).run("reference")
         _, state = narrow.run("triton")
-    size = torch.stack(wanted).norm(dim=0)
-    for x, y in zip(state, wanted, strict=True):
+    size = torch.stack(expected).norm(dim=0)
+    for x, y in zip(state, expected, strict=True):
         assert ((x.double() - y).abs() <= 4e-6 * size).all()
 
 

@@ -6,8 +6,8 @@
           u_t - V s_t      reset "soft"
           u_t (1 - s_t)    reset "hard"
 
-The state v is what is left after the reset; with "soft" this is the paper's u_t = β (u_{t-1} - V s_{t-1}) + c_t.
-Gradients flow to everything that is a tensor; in v_t with reset_gradient "detached" the spike is a constant.
+The state v is the potential after the reset; with "soft" this is the paper's u_t = β (u_{t-1} - V s_{t-1}) + c_t.
+Gradients flow to every tensor argument; with reset_gradient "detached" the spike in v_t is a constant.
 
 Backends, in the order in which "auto" tries them: `scan` (CPU), `triton` (GPU), `fft`, `reference`.
 """
@@ -26,6 +26,12 @@ _ATAN = ATan()
 
 
 class LIFState(NamedTuple):
+    """State of a LIF neuron.
+
+    Attributes:
+        u: Potential after the reset [B, N]; float64 for a float64 current, else float32.
+    """
+
     u: Tensor
 
 
@@ -70,12 +76,32 @@ def lif(
     reverse: bool = False,
     backend: str = "auto",
 ) -> tuple[Tensor, LIFState]:
-    """Runs the LIF over whole sequences: spikes like `current`, and the state after the last step.
+    """Run LIF neurons over whole sequences; the equation is at the top of `resofire.ops.lif`.
 
-    current     [B, T, N], or [1, S, N] packed with `cu_seqlens` (int32, from 0 to S); any strides
-    beta, threshold    each a number, [] or [N]
-    state       what an earlier call returned, [B, N]; None starts from zero
-    reverse     walks each sequence from its last step to its first
+    Args:
+        current: Input [B, T, N], or [1, S, N] packed with `cu_seqlens`; any strides. float16 and bfloat16 are
+            computed in float32.
+        beta: Decay β per step: a number, [] or [N].
+        threshold: Firing threshold V: a number, [] or [N].
+        reset: "soft" subtracts V after a spike, "hard" sets the potential to 0, "none" leaves it.
+        reset_gradient: "detached" treats the spike inside the reset as a constant, "full" differentiates it.
+        surrogate: Derivative of a spike, evaluated at u - V.
+        state: State of an earlier call, [B, N]; None starts from zero.
+        cu_seqlens: Boundaries of packed sequences [B + 1], int32, from 0 to S.
+        reverse: Run each sequence from its last step to its first.
+        backend: "auto", or one of "scan", "triton", "fft", "reference"; see `explain`.
+
+    Returns:
+        Spikes (0 or 1) of the shape and type of `current`, and the state after the last step.
+
+    Raises:
+        TypeError: If an argument has a wrong type or dtype.
+        ValueError: If an argument has a wrong shape or value.
+        RuntimeError: If the named backend cannot run this call.
+
+    Example:
+        >>> spikes, state = lif(torch.randn(8, 1000, 64), 0.9)
+        >>> more_spikes, state = lif(torch.randn(8, 1000, 64), 0.9, state=state)
     """
     call = _prepare(
         current, beta, threshold=threshold, reset=reset, reset_gradient=reset_gradient, surrogate=surrogate,
@@ -94,7 +120,28 @@ def lif_step(
     reset: str = "soft",
     surrogate: Surrogate = _ATAN,
 ) -> tuple[Tensor, LIFState]:
-    """One time step of [B, N]. As many calls as there are steps equal one call of `lif`."""
+    """Run LIF neurons for one time step. T calls equal one call of `lif` on T steps.
+
+    Args:
+        current: Input [B, N].
+        beta: Decay β per step: a number, [] or [N].
+        state: State after the previous step, [B, N]; None starts from zero.
+        threshold: Firing threshold V: a number, [] or [N].
+        reset: "soft" subtracts V after a spike, "hard" sets the potential to 0, "none" leaves it.
+        surrogate: Derivative of a spike, evaluated at u - V.
+
+    Returns:
+        Spikes (0 or 1) [B, N] of the type of `current`, and the next state.
+
+    Raises:
+        TypeError: If an argument has a wrong type or dtype.
+        ValueError: If an argument has a wrong shape or value.
+
+    Example:
+        >>> state = None
+        >>> for current in stream:
+        ...     spikes, state = lif_step(current, 0.9, state)
+    """
     checks.require_current("lif_step", current, "B, N")
     call = _prepare(
         current[:, None], beta, threshold=threshold, reset=reset, surrogate=surrogate, state=state, op="lif_step"

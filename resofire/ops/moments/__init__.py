@@ -1,9 +1,9 @@
-"""What norms and pools need to know of a stream, in one pass over it.
+"""Mean and spread of a stream in one pass, for norms and pooling.
 
     mean[b] = the mean over sequence b, 0 if it is empty         spread = Σ (x_t - m)² over all time steps, m their mean
 
-Both are differentiable. A batch norm is made of them, and so is the mean over time of a normed stream: the norm, being
-the same for all time steps, may come after the mean.
+Both are differentiable. They give a batch norm, and the mean over time of a normalised stream: the norm is the same
+affine map at all time steps, so it can be applied after the mean.
 """
 
 import importlib
@@ -16,12 +16,30 @@ from ..checks import require_bounds, require_finite, require_floating, sequence_
 from ..neuron_scan import HAVE_NUMBA
 from ..surrogate import refuse_double_backward, refuse_forward_mode
 
-# Sums over time are taken in pieces of this many steps: in one go, float32 would lose digits on long sequences.
+# Sums over time are split into pieces of this many steps: one float32 sum would lose digits on long sequences.
 _PIECE = 64
 
 
 def moments(x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """mean [B, N] and spread [N] of x [B, T, N], or [1, S, N] packed with `cu_seqlens`; float32 for half precision."""
+    """Compute the mean of each sequence and the spread over all time steps.
+
+    Args:
+        x: Stream [B, T, N], or [1, S, N] packed with `cu_seqlens`; any strides.
+        cu_seqlens: Boundaries of packed sequences [B + 1], int32, from 0 to S.
+
+    Returns:
+        mean [B, N], 0 for an empty sequence, and spread [N] = Σ (x - m)² with m the mean over all time steps; both
+        float64 for a float64 stream, else float32.
+
+    Raises:
+        TypeError: If an argument has a wrong type or dtype.
+        ValueError: If an argument has a wrong shape or value.
+
+    Example:
+        >>> x = torch.randn(8, 1000, 64)
+        >>> mean, spread = moments(x)
+        >>> variance = spread / (8 * 1000)
+    """
     require_floating("moments", "x", x)
     require_finite("moments", "x", x)
     if x.dim() != 3:
@@ -51,7 +69,7 @@ def _by_torch(x: Tensor, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def _sums(x: Tensor, lengths: Tensor) -> Tensor:
-    """The sums [B, N] of x [S, N] over each sequence, always added in the same order."""
+    """The sums [B, N] of x [S, N] over each sequence, added in a fixed order."""
     pieces = (lengths + _PIECE - 1) // _PIECE
     sequence = torch.repeat_interleave(pieces)
     before = (pieces.cumsum(0) - pieces)[sequence]

@@ -1,4 +1,4 @@
-"""Moments on the CPU: each sequence in pieces, whose sums are taken side by side and added up in order, in float64."""
+"""Moments on the CPU: pieces of sequences in parallel, their sums added in a fixed order in float64."""
 
 import numpy as np
 import torch
@@ -40,8 +40,8 @@ def forward(x: Tensor, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor]:
     lengths, pieces = _pieces(x, cu_seqlens)
     if not x.numel():
         return x.new_zeros((len(lengths), lanes)), x.new_zeros(lanes)
-    # Sums of x - centre: squares of large numbers that differ little would lose what matters. Some rows from all over
-    # tell where the middle is, roughly; a single one may be far out.
+    # Sum x - centre: squares of large numbers that differ little would cancel. The centre is the mean of rows sampled
+    # from the whole stream, because a single row may be an outlier.
     rows = x.view(-1, lanes)
     centre = padded_row(rows[:: max(1, len(rows) // SAMPLES)].double().mean(0), x, lanes)
     sums = np.zeros((len(pieces), 2, len(centre)))
@@ -79,7 +79,7 @@ def backward(
 
 
 def add_affine(x: Tensor, u: Tensor, constant: Tensor, factor: Tensor) -> None:
-    """x += constant + factor u, by lanes."""
+    """x += constant + factor u, per lane."""
     steps = u.numel() // u.shape[-1]
     pieces = np.array([(first, end, 0) for first, end in shares(steps, torch.get_num_threads(), GROUP)])
     _affine(u, pieces, constant[None], factor, x, onto=True)

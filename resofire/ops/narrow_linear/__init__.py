@@ -1,10 +1,10 @@
-"""A linear layer with few inputs, as the first layer on a signal or on pixels is.
+"""A linear layer with few inputs, such as the first layer on a signal or on pixels.
 
     out = x Wᵀ + b        x [..., in] with a handful of inputs, W [out, in], b [out]
 
-The arithmetic is nothing, the output is everything: it is written once, and the gradients of W and b are taken in one
-pass over the output's. (A general matrix product takes several times as long for one column.) Where the kernels do
-not run, it is the plain product.
+Memory traffic dominates: the output is written once, and the gradients of W and b are computed in one pass over the
+output's. A general matrix product takes several times as long for one column. Without the kernels it is the plain
+product.
 """
 
 import importlib
@@ -22,9 +22,18 @@ MOST_INPUTS = 8
 
 
 def narrow_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Like `torch.nn.functional.linear`, to rounding."""
-    runs = HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    if not runs or not 1 <= weight.shape[1] <= MOST_INPUTS or not x.dtype == weight.dtype == bias.dtype:
+    """Apply a linear layer: `torch.nn.functional.linear` up to rounding.
+
+    Args:
+        x: Input [..., in].
+        weight: Weights [out, in].
+        bias: Bias [out].
+
+    Returns:
+        The output [..., out].
+    """
+    has_kernel = HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    if not has_kernel or not 1 <= weight.shape[1] <= MOST_INPUTS or not x.dtype == weight.dtype == bias.dtype:
         return F.linear(x, weight, bias)
     refuse_forward_mode("narrow_linear", x, weight, bias)
     return _linear(x, weight, bias)
@@ -35,7 +44,7 @@ def _host() -> Any:
 
 
 def _require_layout(x: Tensor, weight: Tensor, out: tuple[int, ...]) -> None:
-    """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
+    """Check the shapes that kernels rely on: an exported graph calls the operator without the public function."""
     if x.dim() < 1 or x.shape[-1] < 1 or weight.shape != (out[-1], x.shape[-1]) or weight.dtype != x.dtype:
         raise ValueError(
             f"narrow_linear: weight must be {x.dtype} [{out[-1]}, {x.shape[-1]}] to go with x {list(x.shape)}, "

@@ -1,4 +1,4 @@
-"""The narrow layer on the CPU: stretches of time steps side by side, their sums added up in order, in float64."""
+"""The narrow layer on the CPU: spans of time steps in parallel, their sums added in a fixed order in float64."""
 
 import numpy as np
 import torch
@@ -35,5 +35,5 @@ def backward(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     rest = (x.contiguous().view(-1).numpy(), inputs, grad.contiguous().view(-1).numpy(), columns)
     share_out(lambda span: kernel(*span[1], *rest, sums[span[0]].reshape(-1)), spans, threads)
     total = torch.from_numpy(sums.sum(0)[:, :columns]).to(x.dtype)
-    # Strides as a parameter has them, also where there is one column: DDP looks at them.
+    # The strides of a parameter, also with one column: DDP compares them.
     return total[1:].t().clone(memory_format=torch.contiguous_format), total[0].clone()

@@ -1,6 +1,6 @@
-"""The scan of both neurons: one walk through time that reads the current once and writes the spikes once.
+"""The scan of both neurons: one pass over time that reads the current once and writes the spikes once.
 
-PRF and LIF are one family, and the kernels are written for it:
+The kernels cover PRF and LIF as one family:
 
     resonant (PRF)    coefficients [4, N] = φ_re, φ_im, Δ, V    state [2, B, N] = v, r
     otherwise (LIF)   coefficients [2, N] = β, V                state [1, B, N] = v
@@ -26,19 +26,20 @@ from ..surrogate import refuse_double_backward, refuse_forward_mode
 
 HAVE_NUMBA = importlib.util.find_spec("numba") is not None
 HAVE_TRITON = importlib.util.find_spec("triton") is not None
-TRITON_SURROGATES = ("ATan", "Triangle", "Sigmoid", "Rectangle")  # those that `triton.py` brings along
+TRITON_SURROGATES = ("ATan", "Triangle", "Sigmoid", "Rectangle")  # with a form in `triton.py`
 
 CHUNK = 32
-TILE_BYTES = 512  # of a row of weights or outputs: what a kernel of a linear layer keeps in registers
-LANES = 32  # checkpoints are padded to a multiple of this many lanes, so that a kernel can move whole vectors
+TILE_BYTES = 512  # the part of a row of weights or outputs that a kernel of a linear layer keeps in registers
+LANES = 32  # checkpoints are padded to a multiple of this many lanes, so that a kernel can load whole vectors
 
 
 def padded(lanes: int) -> int:
+    """The number of lanes of a row of checkpoints."""
     return -(-lanes // LANES) * LANES
 
 
 def chunk_rows(current: Tensor, cu_seqlens: Tensor | None) -> int:
-    """How many checkpoints a call keeps. Packed sequences begin at row cu_seqlens[i] // CHUNK + i: never too few."""
+    """The number of checkpoints. Packed, sequence i begins at row cu_seqlens[i] // CHUNK + i: an upper bound."""
     batch, length = current.shape[0], current.shape[1]
     if cu_seqlens is None:
         return batch * (-(-length // CHUNK))

@@ -1,10 +1,10 @@
 """The scan of both neurons on the CPU, in Numba.
 
-A task is one sequence and a group of lanes. It goes through time in chunks, and within a chunk through the lanes in
+A task is one sequence and a group of lanes. It runs through time in chunks, and within a chunk through the lanes in
 tiles as wide as a vector (`simd`), whose state stays in registers from the first step of the chunk to the last. A tile
-with odd strides or too few lanes goes through a small buffer; the whole tensor is never copied (half precision is
-converted before it comes here). Tasks are dealt out to the threads by length. No result depends on who computed it:
-each sequence and lane has its own sums, added up in order at the end, in float64.
+with odd strides or too few lanes is copied through a small buffer; the whole tensor is never copied (half precision is
+converted before). Tasks are distributed over the threads by length. No result depends on the number of threads: each
+sequence and lane has its own sums, added in a fixed order in float64.
 """
 
 import functools
@@ -22,26 +22,24 @@ from . import CHUNK, Grads, Inputs, Options, chunk_rows, padded, simd
 from .kernels import RESETS, backward_kernel, forward_kernel
 from .threads import share_out
 
-# Above this size spikes and gradients are written past the caches, which would not hold them anyway.
+# Larger spikes and gradients are written past the caches, which could not hold them.
 STREAM_BYTES = 16 << 20
-# Below this many elements a second thread costs more than it brings.
+# With fewer elements per thread, a second thread costs more than it saves.
 ELEMENTS_PER_THREAD = 8192
-# More shares than threads even out a thread that is held up; each costs some microseconds.
+# More shares than threads balance the load if one thread is delayed; each costs some microseconds.
 SHARES_PER_THREAD = 4
 
-# The strides of a [B, T, N] in flat memory, and where its first element lies.
+# The strides of a [B, T, N] in flat memory, and the offset of its first element.
 Place = tuple[int, int, int, int]
 
 
 def _run(kernel: Callable[..., None], plan: np.ndarray, shares: list[np.ndarray], *rest: object) -> None:
-    """Runs a kernel on every share of a plan, on as many threads as torch uses."""
+    """Run a kernel on every share of a plan, on as many threads as torch uses."""
     share_out(lambda tasks: kernel(plan, tasks, *rest), shares, min(torch.get_num_threads(), len(shares)))
 
 
 def plan_of(current: Tensor, resonant: bool, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Where the sequences lie and who does what.
-
-    A row per sequence, its batch index, first step, length and first checkpoint; and the tasks in shares."""
+    """Plan a call: a row (batch index, first step, length, first checkpoint) per sequence, and the tasks in shares."""
     batch, length, lanes = current.shape
     width, threads = simd.BYTES // current.element_size(), torch.get_num_threads()
     if cu_seqlens is None:
@@ -63,10 +61,10 @@ def _even_plan(batch: int, length: int, lanes: int, width: int, threads: int) ->
 
 
 def deal(lengths: np.ndarray, lanes: int, width: int, threads: int) -> list[np.ndarray]:
-    """The tasks (sequence, first lane, end lane) in shares of about equal work, a few for each thread."""
+    """Split the tasks (sequence, first lane, end lane) into shares of about equal work, a few per thread."""
     sequences = len(lengths)
     threads = min(threads, int(lengths.sum()) * lanes // ELEMENTS_PER_THREAD)
-    # Whole rows are read most smoothly: lanes are split only where there are fewer sequences than threads.
+    # Whole rows are fastest to read: lanes are split only if there are fewer sequences than threads.
     groups = max(1, min(-(-lanes // width), -(-threads // max(1, sequences))))
     size = max(1, -(-lanes // (groups * width))) * width
     first = np.arange(0, lanes, size)
@@ -80,7 +78,7 @@ def deal(lengths: np.ndarray, lanes: int, width: int, threads: int) -> list[np.n
         return [tasks]
     if lengths.min() == lengths.max():
         return np.array_split(tasks, pieces)
-    # Longest first, each to the share that has least in it.
+    # Longest first, each to the share with the least work so far.
     cost = lengths[tasks[:, 0]] * (tasks[:, 2] - tasks[:, 1])
     loads = [(0, piece) for piece in range(pieces)]
     owner = np.empty(len(tasks), np.int64)
@@ -92,7 +90,7 @@ def deal(lengths: np.ndarray, lanes: int, width: int, threads: int) -> list[np.n
 
 
 def flat(tensor: Tensor) -> tuple[np.ndarray, Place]:
-    """The memory under a tensor as one row, and where its elements lie; nothing is copied."""
+    """View the memory of a tensor as one flat array, and return its strides too; copies nothing."""
     if tensor.numel() == 0:
         return np.empty(0, _numpy(tensor.dtype)), (0, 0, 1, 0)
     strides = tensor.stride()
@@ -105,14 +103,14 @@ def _numpy(dtype: torch.dtype) -> Any:
 
 
 def widened(rows: Tensor, pitch: int) -> Tensor:
-    """[..., N] copied to [..., pitch], with zeros behind."""
+    """Copy [..., N] to [..., pitch], padded with zeros."""
     wide = rows.new_zeros((*rows.shape[:-1], pitch))
     wide[..., : rows.shape[-1]] = rows
     return wide
 
 
 def past_cache(tensor: Tensor) -> bool:
-    """Whether to write a tensor past the caches: it is large, and each vector begins on a multiple of 64 bytes."""
+    """Whether to write a tensor past the caches: it is large, and its rows are aligned to 64 bytes."""
     unit = 64 // tensor.element_size()
     aligned = tensor.data_ptr() % 64 == 0 and all(stride % unit == 0 for stride in tensor.stride()[:-1])
     return aligned and tensor.numel() * tensor.element_size() >= STREAM_BYTES
@@ -125,9 +123,9 @@ def forward(inputs: Inputs, state: Tensor, options: Options) -> tuple[Tensor, Te
     pitch = padded(lanes)
     plan, shares = plan_of(current, inputs.resonant, cu_seqlens)
     spikes = torch.empty_like(current)
-    kept = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
-    # A result must not hold old memory: the last lanes may stay unused, and a row between two packed sequences.
-    (kept[..., lanes:] if cu_seqlens is None else kept).zero_()
+    checkpoints = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
+    # Padding lanes and rows between packed sequences are never written, and outputs must not expose old memory.
+    (checkpoints[..., lanes:] if cu_seqlens is None else checkpoints).zero_()
     running = widened(state, pitch)
     if current.numel():
         source, at = flat(current)
@@ -136,10 +134,10 @@ def forward(inputs: Inputs, state: Tensor, options: Options) -> tuple[Tensor, Te
         kernel = forward_kernel(width, inputs.resonant, RESETS[options.reset])
         _run(
             kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
-            widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(), kept.view(-1).numpy(),
-            options.reverse,
+            widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(),
+            checkpoints.view(-1).numpy(), options.reverse,
         )  # fmt: skip
-    return spikes, running[..., :lanes].clone(), kept
+    return spikes, running[..., :lanes].clone(), checkpoints
 
 
 def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, options: Options) -> tuple[Tensor, Tensor, Tensor]:
@@ -154,7 +152,7 @@ def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, options: Options
     running = widened(grad_state, pitch)
     sums = np.zeros((coefficients.shape[0], sequences, pitch))
     if current.numel():
-        # A gradient that is missing is a single zero, read again and again.
+        # A missing gradient is a single zero, expanded.
         grad_spikes = current.new_zeros(1).expand(current.shape) if grads.spikes is None else grads.spikes
         source, at = flat(current)
         pull, pull_at = flat(grad_spikes.to(current.dtype))

@@ -1,4 +1,4 @@
-"""The scan of both neurons on the GPU: what is launched, how wide, in which order. The kernels are in `triton.py`."""
+"""The scan of both neurons on the GPU: grids, sizes and the order of launches. The kernels are in `triton.py`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,20 +13,20 @@ from ..surrogate import surrogate_from
 from . import Grads, Inputs, Options, chunk_rows, padded
 from .triton import BLOCK, SLOPES, backward_kernel, carry_kernel, forward_kernel, number
 
-# With fewer programs to a multiprocessor than this, its memory is idle most of the time.
+# With fewer programs per multiprocessor, the memory bandwidth is mostly unused.
 PROGRAMS_PER_PROCESSOR = 4
-# For tests: True or False walks that way, None lets `time_parallel` decide.
+# Set by tests; None lets `time_parallel` decide.
 force_time_parallel: bool | None = None
 
 
 def time_parallel(sequences: int, blocks: int, rows: int, processors: int) -> bool:
-    """Whether to walk all chunks at once: there are too few sequences and lanes to fill the device, and they are long
-    enough to pay for three walks. It goes by shapes alone."""
+    """Whether to run all chunks in parallel: too few sequences and lanes to fill the device, and long enough to pay
+    for three passes. Depends on shapes alone."""
     return sequences * blocks < PROGRAMS_PER_PROCESSOR * processors and rows >= 8 * sequences
 
 
 class _Plan:
-    """What the kernels of a call have in common: grids, sizes, and whether to walk all chunks at once."""
+    """Common arguments of a call's kernels: grids, sizes, and whether to run all chunks in parallel."""
 
     def __init__(self, inputs: Inputs, reset: str) -> None:
         current, _, cu_seqlens = inputs
@@ -49,7 +49,7 @@ class _Plan:
 
 @contextmanager
 def _launching(current: Tensor) -> Iterator[None]:
-    # A GPU passes over NaN and infinity in silence; the interpreter, which computes in numpy, is asked to.
+    # Triton's interpreter computes in numpy, which would warn about NaN and infinity; a GPU does not.
     with torch.cuda.device_of(current), np.errstate(all="ignore"):
         yield
 
@@ -59,7 +59,7 @@ def forward(inputs: Inputs, state: Tensor, settings: Options) -> tuple[Tensor, T
     current, coefficients, cu_seqlens = inputs
     plan = _Plan(inputs, settings.reset)
     spikes = torch.empty_like(current)
-    # Packed sequences leave rows over. Nobody reads them, but the same call should give the same bits.
+    # Packed sequences leave rows unused. They are zeroed so that the same call gives the same bits.
     new = state.new_empty if cu_seqlens is None else state.new_zeros
     checkpoints = new((state.shape[0], plan.rows, plan.pitch))
     if plan.empty:
@@ -93,7 +93,7 @@ def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, settings: Option
     if plan.empty:
         return grad_current, torch.zeros_like(coefficients), grad_state.clone()
     if grad_spikes is None:
-        # A gradient that is missing is a single zero, read again and again.
+        # A missing gradient is a single zero, expanded.
         grad_spikes = current.new_zeros(1).expand(current.shape)
     coefficients, checkpoints, grad_state = coefficients.contiguous(), checkpoints.contiguous(), grad_state.contiguous()
     final = torch.empty_like(grad_state)

@@ -37,11 +37,11 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, fe_type, fe_type.llvm)
 
 
-def _widen(context: Any, builder: Any, given: types.Type, value: Any, vector: Vector) -> Any:
+def _widen(context: Any, builder: Any, kind: types.Type, value: Any, vector: Vector) -> Any:
     """The value itself if it is a vector, else a vector with the number in every lane."""
-    if isinstance(given, Vector):
+    if isinstance(kind, Vector):
         return value
-    number = context.cast(builder, value, given, vector.dtype)
+    number = context.cast(builder, value, kind, vector.dtype)
     undefined = ir.Constant(vector.llvm, ir.Undefined)
     first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
     everywhere = ir.Constant(ir.VectorType(ir.IntType(32), vector.width), [0] * vector.width)

@@ -1,10 +1,9 @@
-"""Running kernels on the threads that torch already has.
+"""Run kernels on torch's own threads.
 
-torch computes on a pool of OpenMP threads that spin for some milliseconds after each piece of work. A second pool, be
-it Numba's own OpenMP or one of Python, then shares the cores with threads that do nothing but wait: that cost up to a
-third of a neuron's time (docs/experiments/threads-and-malloc.md). So kernels are handed to torch's OpenMP library
-itself, through its entry point GOMP_parallel.
-Where torch comes with another runtime, a pool of sleeping threads does the same, a little slower.
+torch's OpenMP threads spin for some milliseconds after each parallel region. A second pool, whether Numba's OpenMP or
+Python threads, competes with them for the cores: that cost up to a third of a neuron's time
+(docs/experiments/threads-and-malloc.md). So kernels run on torch's OpenMP library through its entry point
+GOMP_parallel. If torch uses another runtime, a Python thread pool does the same, slightly slower.
 """
 
 import ctypes
@@ -35,24 +34,29 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="resofire")
 
 
-# A fork copies a pool but not its threads. (OpenMP's do not survive it either: a forked child must set torch to one
-# thread, as torch's data loader does for its workers. Windows knows no fork.)
+# A fork copies the pool but not its threads. OpenMP's threads do not survive it either: a forked child must set torch
+# to one thread, as torch's data loader does for its workers. Windows has no fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def share_out(run: Callable[[Share], None], shares: Sequence[Share], threads: int) -> None:
-    """Calls run(share) for every share, on `threads` threads; each takes the next share when it is done with one.
+    """Call run(share) for every share on several threads; each thread takes the next share when it is idle.
 
-    `run` should spend its time in compiled code that lets go of the interpreter's lock. An exception is raised again
-    here when all threads have stopped.
+    Args:
+        run: Should spend its time in compiled code that releases the GIL.
+        shares: The pieces of work.
+        threads: The number of threads, this one included.
+
+    Raises:
+        BaseException: The first exception of `run`, after all threads have stopped.
     """
-    todo = iter(shares)
+    remaining = iter(shares)
     raised: list[BaseException] = []
 
     def work(_: object = None) -> None:
         try:
-            for share in todo:
+            for share in remaining:
                 run(share)
         except BaseException as error:
             raised.append(error)

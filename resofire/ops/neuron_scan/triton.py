@@ -88,8 +88,8 @@ def _step_back(
     grad_spike, grad_v, grad_r, c, u, v, r, coefs, SLOPE: tl.constexpr, NUMBERS, RESONANT: tl.constexpr,
     RESET: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
-    """The same step backwards, where v and r are the state that it found: the gradients of c, v and r, and what the
-    step adds to those of the coefficients."""
+    """The same step backwards, from the state v, r before it: the gradients of c, v and r, and the step's contribution
+    to those of the coefficients."""
     a, b, d, threshold = coefs
     slope = SLOPE(u - threshold, *NUMBERS).to(u.dtype)
     through = grad_spike * slope
@@ -114,7 +114,7 @@ def _step_back(
 
 @triton.jit
 def _read(source, step, first, steps, mask, DTYPE: tl.constexpr, AHEAD: tl.constexpr):
-    """The AHEAD steps from `first` on, asked for all at once, and 0 for those behind the last."""
+    """Load AHEAD steps from `first` on, all in flight at once; 0 after the last step."""
     rows = ()
     here = source + first * step
     for k in tl.static_range(AHEAD):
@@ -313,7 +313,7 @@ def backward_kernel(
     length, lanes, sequences, rows, pitch, SLOPE: tl.constexpr, NUMBERS, RESONANT: tl.constexpr, RESET: tl.constexpr,
     FULL: tl.constexpr, REVERSE: tl.constexpr, BY_CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The same backwards: from the gradient in `begin` of the state left, to that in `final` of the state found."""
+    """The same backwards: `begin` holds the gradient of the final state, `final` gets that of the initial state."""
     index, lane, place, first, end = _program(cu_seqlens, length, sequences, BY_CHUNK, BLOCK)
     count, width = (rows, pitch) if BY_CHUNK else (sequences, lanes)
     coefs = _coefficients(coefficients, lane, lanes, RESONANT)

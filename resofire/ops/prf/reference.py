@@ -1,4 +1,4 @@
-"""The PRF as a plain loop over time under autograd. This is the definition; every other backend is held to it."""
+"""The PRF as a plain loop over time under autograd: the definition that every other backend is tested against."""
 
 import torch
 from torch import Tensor

@@ -37,9 +37,9 @@ class Block(NamedTuple):
     channel_amplitude: Tensor | None
     mean: Tensor | None  # [N], of the norm
     inverse: Tensor | None  # [N], 1 / √(variance + eps)
-    keep: Tensor | None  # [2, B T], uint8: 0 where a time step goes without the output of the first or second Linear
+    keep: Tensor | None  # [2, B T], uint8: 0 where dropout drops the output of the first or second Linear
     cu_seqlens: Tensor | None
-    training: bool  # whether mean and inverse are those of u, so that its gradient goes through them too
+    training: bool  # whether mean and inverse are computed from u, so that gradients flow through them
     keep_scale: float  # factor on the outputs that dropout keeps
     reset: str
     full: bool  # whether the spike inside the reset carries a gradient
@@ -224,7 +224,7 @@ def require_gradient_dtype(op: str, value: str) -> None:
 
 
 def why_not(u: Tensor) -> str | None:
-    """Why a stream cannot go through this operator; None if it can."""
+    """Why this operator cannot run on u; None if it can."""
     if not HAVE_NUMBA:
         return "not available: the package numba is not installed"
     if u.device.type != "cpu":

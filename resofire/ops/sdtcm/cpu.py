@@ -1,4 +1,4 @@
-"""The host side of the fused block: what runs when, and where it is saved."""
+"""Host code of the fused block: memory layout, and the order in which the kernels run."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,14 +17,14 @@ from ..surrogate import surrogate_from
 from . import Block, Gradients, Output, Saved
 from .kernels import mix_kernel, unmix_kernel
 
-# Sequences go through the block in spans of about this size, small enough for what is read again to be still near.
+# Sequences go through the block in spans of about this size, which stay in the cache between its stages.
 SPAN_BYTES = 8 << 20
 
 
 class _GradientProduct:
     """grad @ weight: the gradient of a Linear's spikes, in float32 or rounded to bfloat16 (operands and result).
 
-    A float64 block stays in float64: it is the yardstick."""
+    A float64 block stays in float64: it is the reference of the tests."""
 
     def __init__(self, weight: Tensor, rows: int, dtype: str) -> None:
         self.weight, self.rounded = weight, dtype == "bfloat16" and weight.dtype == torch.float32
@@ -42,7 +42,7 @@ class _GradientProduct:
 
 
 class _Walk:
-    """The temporal neurons of a block on their way through its sequences, span by span."""
+    """Runs the temporal neurons of a block over its sequences, span by span."""
 
     def __init__(self, block: Block) -> None:
         self.u, self.lanes, self.pitch = block.u, block.u.shape[2], padded(block.u.shape[2])
@@ -55,13 +55,13 @@ class _Walk:
         self.rows = []
         for neuron in block.coefficients:
             wide = widened(torch.cat((neuron, self.norm)), self.pitch)
-            wide[neuron.shape[0] - 1, self.lanes :] = torch.inf  # lanes that are not there do not fire
+            wide[neuron.shape[0] - 1, self.lanes :] = torch.inf  # padding lanes never fire
             self.rows.append(wide.view(-1).numpy())
         shape = (len(self.rows), block.coefficients.shape[1] // 2, len(self.plan), self.pitch)
-        self.state = np.zeros(shape, self.source.dtype)  # going back, its gradient
+        self.state = np.zeros(shape, self.source.dtype)  # in the backward pass, its gradient
 
     def spans(self) -> Iterator[tuple[int, int, int, int]]:
-        """Stretches of whole sequences: the first and end sequence, the first and end time step of [B T]."""
+        """Yield spans of whole sequences as (first sequence, end sequence, first step, end step), steps of [B T]."""
         limit = SPAN_BYTES // (self.lanes * self.source.itemsize)
         ends = np.cumsum(self.plan[:, 2])
         first = begin = 0
@@ -72,7 +72,7 @@ class _Walk:
             first, begin = last, int(ends[last - 1])
 
     def run(self, sequences: tuple[int, int], kernel: Callable[..., None], *rest: object) -> None:
-        """Runs a kernel on some sequences."""
+        """Run a kernel on the sequences first to last."""
         first, last = sequences
         tasks = deal(self.plan[first:last, 2], self.lanes, self.width, self.threads)
 
@@ -91,7 +91,7 @@ def _norm_rows(block: Block) -> Tensor:
 
 
 def _factors(block: Block) -> list[float]:
-    """What the weights are multiplied by: amplitude, and the scale of what dropout keeps."""
+    """The factors on the two weights: amplitude times the scale of dropout."""
     amplitudes = (block.token_amplitude, block.channel_amplitude)
     return [block.keep_scale * (1.0 if amplitude is None else float(amplitude)) for amplitude in amplitudes]
 
@@ -101,26 +101,25 @@ def _keep_rows(block: Block) -> list[np.ndarray]:
 
 
 def _drop(rows: Tensor, keep: np.ndarray) -> None:
-    """Zeroes the rows that dropout does not keep; `masked_fill_` takes ten times as long."""
+    """Zero the rows that dropout drops; `masked_fill_` takes ten times as long."""
     rows.index_fill_(0, torch.from_numpy(np.flatnonzero(keep == 0)), 0.0)
 
 
-def _require_layout(block: Block, **kept: tuple[Tensor, tuple[int, ...], torch.dtype]) -> None:
-    """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
+def _require_layout(block: Block, **saved: tuple[Tensor, tuple[int, ...], torch.dtype]) -> None:
+    """Check the shapes that kernels rely on: an exported graph calls the operator without the public function."""
     u, (count, rows, lanes) = block.u, block.coefficients.shape
     if u.dim() != 3 or (block.cu_seqlens is not None and u.shape[0] != 1):
         raise ValueError(f"sdtcm: u must be [B, T, N], or [1, S, N] when packed, got {list(u.shape)}")
     if count not in (1, 2) or rows not in (2, 4):
         raise ValueError(f"sdtcm: coefficients must be [1 or 2, 2 or 4, N], got {list(block.coefficients.shape)}")
-    wanted = {
+    shapes = {
         "coefficients": (count, rows, u.shape[2]), "gamma": (lanes,), "beta": (lanes,), "mean": (lanes,),
         "inverse": (lanes,), "token_weight": (lanes, count * lanes), "token_bias": (lanes,),
         "channel_weight": (lanes, lanes), "channel_bias": (lanes,), "token_amplitude": (), "channel_amplitude": (),
     }  # fmt: skip
-    found = {name: (getattr(block, name), shape, u.dtype) for name, shape in wanted.items()}
-    found["keep"] = (block.keep, (2, u.shape[0] * u.shape[1]), torch.uint8)
-    found |= kept
-    for name, (value, shape, dtype) in found.items():
+    layouts = {name: (getattr(block, name), shape, u.dtype) for name, shape in shapes.items()}
+    layouts["keep"] = (block.keep, (2, u.shape[0] * u.shape[1]), torch.uint8)
+    for name, (value, shape, dtype) in (layouts | saved).items():
         if value is not None and (value.shape != shape or value.dtype != dtype):
             raise ValueError(f"sdtcm: {name} must be {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}")
 
@@ -183,13 +182,13 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
 
     token_factor, channel_factor = _factors(block)
     token_keep, channel_keep = _keep_rows(block)
-    # The gradient of S', then of R, and in the end of u; and that of the temporal spikes, for one span.
+    # x is first the gradient of S', then of R, finally of u; `spikes` that of the temporal spikes of one span.
     x = u.new_empty((steps, lanes))
     longest = max((end - begin for *_, begin, end in walk.spans()), default=0)
     spikes = u.new_empty((longest, count * lanes))
     through_token = _GradientProduct(block.token_weight * token_factor, longest, block.gradient_dtype)
     through_channel = _GradientProduct(block.channel_weight * channel_factor, longest, block.gradient_dtype)
-    # What each spike contributes to the fire rates.
+    # The gradient that each spike gets through the fire rates.
     number = walk.source.dtype.type
     more = u.new_zeros(count + 1) if grad_rates is None else grad_rates / max(1, u.numel())
     token_numbers, channel_numbers = (tuple(map(number, n)) for n in (block.token_numbers, block.channel_numbers))
@@ -261,9 +260,9 @@ def _through_current(sums: Tensor, coefficients: Tensor, norm: Tensor) -> tuple[
 
 
 def _through_statistics(x: Tensor, u: Tensor, grad_gamma: Tensor, grad_beta: Tensor, norm: Tensor, group: str) -> None:
-    """Adds to the gradient of u what mean and variance contribute: -γ inv (∂β + x̂ ∂γ) / steps.
+    """Add the contribution of mean and variance to the gradient x of u: -γ inv (∂β + x̂ ∂γ) / steps.
 
-    Where other processes share the statistics, ∂γ, ∂β and steps in there are the sums over all of them."""
+    If processes share the statistics, ∂γ, ∂β and steps are summed over all of them."""
     inverse, off, gamma, _ = norm.double()
     steps = torch.full_like(gamma, x.shape[0])
     if group:
@@ -275,9 +274,10 @@ def _through_statistics(x: Tensor, u: Tensor, grad_gamma: Tensor, grad_beta: Ten
 
 
 def _over_processes(sums: Tensor, group: str) -> Tensor:
-    """Sums over all processes of a group. Imported here, as torch can be built without it."""
+    """Sum over all processes of a group, in place."""
+    # Imported here, because torch can be built without it.
     from torch._C._distributed_c10d import _resolve_process_group
 
-    found = _resolve_process_group(group)  # type: ignore[arg-type] # torch has a name for such strings
-    torch.distributed.all_reduce(sums, group=found)
+    process_group = _resolve_process_group(group)  # type: ignore[arg-type] # torch has a type for such strings
+    torch.distributed.all_reduce(sums, group=process_group)
     return sums

@@ -43,7 +43,7 @@ def _fired(bits, at, threshold, column, width, v0, v1, v2, v3):
 def mix_kernel(width: int) -> Callable[..., Any]:
     """From the temporal spikes on: R = U + Linear(S), S' = [R ≥ V], U⁺ = R + Linear(S'), for steps first to last.
 
-    A time step that `keep` holds 0 for goes without the output of that Linear."""
+    A time step whose `keep` is 0 omits the output of that Linear (dropout)."""
     tag = fingerprint(events)
 
     def mix(

@@ -2,14 +2,14 @@
 
     out = spikes Wᵀ + b        spikes [..., in], each 0 or one amplitude a; W [out, in]; b [out]
 
-With the backend `events` the forward product adds only the weight rows of active inputs, and the gradient of W only the
-output's gradients at which an input was active; the gradient of the spikes is a dense product, as every spike has one.
-`reference` is the dense product, and takes any input. (What is not finite in W or in the output's gradient spreads
-through a dense product even from inputs that are not active, as 0 · ∞ is NaN; through `events` it does not.)
+With the backend `events` the forward pass adds only the weight rows of active inputs, and the gradient of W only sums
+over the time steps at which an input was active. The gradient of the spikes is a dense product. `reference` is the
+dense product throughout and accepts any input. The two differ where W or the output's gradient is not finite: a dense
+product spreads it from inactive inputs too, as 0 · ∞ is NaN.
 
-Backends, in the order in which "auto" tries them: `events` (CPU), `reference`. "auto" takes `events` where the input is
-a spike train, few enough of it are active and the product is large enough to be worth it: from the input alone, so that
-the same input always goes the same way. While torch compiles there is no input to look at: "auto" then stays dense.
+Backends, in the order in which "auto" tries them: `events` (CPU), `reference`. "auto" takes `events` if the input is a
+sparse spike train and the product is large enough. That depends on the input alone, so the same input always runs the
+same way. While torch compiles, values are unknown and "auto" stays dense.
 """
 
 from torch import Tensor
@@ -20,9 +20,25 @@ from .call import LinearCall, prepare
 
 
 def spike_linear(spikes: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: str = "auto") -> Tensor:
-    """Like `torch.nn.functional.linear`, to rounding, for an input that is mostly 0.
+    """Apply a linear layer to spikes: `torch.nn.functional.linear` up to rounding, faster for a sparse input.
 
-    spikes [..., in], weight [out, in], bias [out] or None
+    Args:
+        spikes: Input [..., in], each element 0 or one common amplitude; other values run dense.
+        weight: Weights [out, in], of the type and on the device of `spikes`.
+        bias: Bias [out], or None.
+        backend: "auto", "events" or "reference"; see `explain`.
+
+    Returns:
+        The output [..., out].
+
+    Raises:
+        TypeError: If an argument has a wrong type, dtype or device.
+        ValueError: If an argument has a wrong shape or value.
+        RuntimeError: If the named backend cannot run this call, such as "events" on other values than spikes.
+
+    Example:
+        >>> spikes, _ = lif(torch.randn(8, 1000, 64), 0.9)
+        >>> current = spike_linear(spikes, torch.randn(128, 64))
     """
     call = prepare(spikes, weight, bias)
     return resolve("spike_linear", call, backend).run(call)

@@ -1,4 +1,4 @@
-"""A checked call of `spike_linear`, and what is known of its spikes once they have been looked at."""
+"""A checked call of `spike_linear`, with its spikes packed to bits on first use."""
 
 import torch
 from torch import Tensor
@@ -14,17 +14,18 @@ class LinearCall:
         self._packed: tuple[Tensor, Tensor] | None = None
 
     def packed(self) -> tuple[Tensor, Tensor]:
-        """The spikes as bits [M, words], and their amplitude: 0 if there are none, NaN if they are no spike train."""
+        """The spikes as bits [M, words], and their amplitude: 0 without spikes, NaN if this is not a spike train."""
         if self._packed is None:
             self._packed = torch.ops.resofire.pack_spikes(self.spikes.detach())
         return self._packed
 
     def density(self) -> float:
-        """The share of inputs that are active."""
+        """The fraction of active inputs."""
         return float(torch.ops.resofire.count_bits(self.packed()[0])) / max(1, self.spikes.numel())
 
 
 def prepare(spikes: Tensor, weight: Tensor, bias: Tensor | None = None) -> LinearCall:
+    """Check the arguments of `spike_linear`."""
     op = "spike_linear"
     require_floating(op, "spikes", spikes)
     require_floating(op, "weight", weight)

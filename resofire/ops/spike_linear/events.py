@@ -1,4 +1,4 @@
-"""The event-driven product, in Numba: the operators for torch, and the host side of the kernels."""
+"""The event-driven product: the torch operators, and the host code that calls the kernels of `kernels.py`."""
 
 import math
 from typing import Any, Never
@@ -12,30 +12,30 @@ from ..neuron_scan.threads import share_out
 from ..surrogate import refuse_double_backward, refuse_forward_mode
 from .call import LinearCall
 
-# A little below the share of active inputs at which adding rows takes as long as the dense product:
+# Slightly below the fraction of active inputs at which adding rows takes as long as the dense product; measured in
 # docs/experiments/spike-linear.md.
 BREAK_EVEN = 0.45
-# Below this many time steps, or columns, the dense product is over before the events are counted.
+# With fewer time steps or columns, the dense product is faster than counting the events.
 FEWEST_STEPS, FEWEST_COLUMNS = 512, 32
 WORD = 64
-# All sums of a weight gradient that are taken side by side should not be larger than this.
+# Upper bound on the memory of all partial sums of a weight gradient.
 ROOM_BYTES = 32 << 20
 
 
 def words(lanes: int) -> int:
-    """How many 64-bit words hold the bits of a row: enough for whole tiles, which must not reach into the next row."""
+    """The number of 64-bit words per row of bits: whole tiles, which must not reach into the next row."""
     return 2 * -(-lanes // (2 * WORD))
 
 
 def shares(steps: int, threads: int, unit: int, most: int | None = None) -> list[tuple[int, int]]:
-    """The time steps in some stretches for each thread, in multiples of `unit`; `most` limits how many stretches."""
+    """Split the time steps into a few spans per thread, of multiples of `unit` steps; at most `most` spans."""
     pieces = max(1, min(4 * threads if most is None else most, steps // (4 * unit)))
     size = max(1, -(-steps // (pieces * unit)) * unit)
     return [(first, min(first + size, steps)) for first in range(0, steps, size)]
 
 
 def tiled(weight: Tensor, directions: int, factor: float | Tensor) -> np.ndarray:
-    """The weights [out, directions * in] times a factor as a flat [tiles, directions * rows, TILE], padded with 0."""
+    """Copy factor * weights [out, directions * in] to a flat [tiles, directions * rows, TILE], zero-padded."""
     out, inputs = weight.shape[0], weight.shape[1] // directions
     width = TILE_BYTES // weight.element_size()
     tiles, rows = -(-out // width), WORD * words(inputs)
@@ -56,18 +56,18 @@ def untiled(sums: Tensor, directions: int, inputs: int, out: int) -> tuple[Tenso
 
 
 def most_rooms(threads: int, rows: int, columns: int, itemsize: int) -> int:
-    """How many sums of weight gradients may be taken side by side: some for each thread, if they are small."""
+    """The number of partial sums of a weight gradient: a few per thread if they are small, at least one each."""
     return max(threads, min(4 * threads, ROOM_BYTES // max(1, rows * columns * itemsize)))
 
 
 def sums_for(like: Tensor, pieces: int, bits: Tensor, out: int) -> Tensor:
-    """Room for the sums of some shares: zeros [shares, tiles, rows + 1, TILE]."""
+    """Allocate the partial sums of a weight gradient: zeros [pieces, tiles, rows + 1, TILE]."""
     width = TILE_BYTES // like.element_size()
     return like.new_zeros((pieces, -(-out // width), WORD * bits.shape[-1] + 1, width))
 
 
 def padded_row(row: Tensor | None, like: Tensor, columns: int, rest: float = 0.0) -> np.ndarray:
-    """A row [columns] with room for whole tiles; zeros for None, and `rest` behind the end."""
+    """Pad a row [columns] to whole tiles with `rest`; None is a row of zeros."""
     width = TILE_BYTES // like.element_size()
     wide = like.new_full((-(-columns // width) * width,), rest)
     wide[:columns] = 0.0 if row is None else row.detach()
@@ -80,7 +80,7 @@ def flat_bits(bits: Tensor) -> np.ndarray:
 
 @torch.library.custom_op("resofire::pack_spikes", mutates_args=())
 def pack_spikes(spikes: Tensor) -> tuple[Tensor, Tensor]:
-    """Spikes [..., in] as bits [M, words], and their amplitude; see `LinearCall.packed`."""
+    """Pack spikes [..., in] to bits [M, words] and return their amplitude too; see `LinearCall.packed`."""
     from ..neuron_scan import simd
     from .kernels import first_kernel, pack_kernel
 
@@ -91,14 +91,14 @@ def pack_spikes(spikes: Tensor) -> tuple[Tensor, Tensor]:
         return bits.zero_(), spikes.new_zeros(())
     flat, packed = spikes.contiguous().view(-1).numpy(), flat_bits(bits)
     amplitude = first_kernel()(flat)
-    kernel, train = pack_kernel(simd.BYTES // spikes.element_size()), []
+    kernel, is_train = pack_kernel(simd.BYTES // spikes.element_size()), []
 
     def run(span: tuple[int, int]) -> None:
-        train.append(kernel(*span, flat, lanes, amplitude, packed, bits.shape[1]))
+        is_train.append(kernel(*span, flat, lanes, amplitude, packed, bits.shape[1]))
 
     threads = torch.get_num_threads()
     share_out(run, shares(steps, threads, 64), threads)
-    return bits, spikes.new_tensor(amplitude if all(train) else np.nan)
+    return bits, spikes.new_tensor(amplitude if all(is_train) else np.nan)
 
 
 @pack_spikes.register_fake
@@ -109,7 +109,7 @@ def _(spikes: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("resofire::count_bits", mutates_args=())
 def count_bits(bits: Tensor) -> Tensor:
-    """How many bits are set, as an int64."""
+    """The number of set bits, an int64 []."""
     return torch.tensor(int(np.bitwise_count(flat_bits(bits.contiguous())).sum()), device=bits.device)
 
 
@@ -119,10 +119,10 @@ def _(bits: Tensor) -> Tensor:
 
 
 def _require_layout(leading: tuple[int, ...], bits: Tensor, weight: Tensor, columns: int, dtype: torch.dtype) -> None:
-    """Checks what the kernels take on trust, for whoever calls the operator itself (an exported graph does)."""
+    """Check the shapes that kernels rely on: an exported graph calls the operator without the public function."""
     if weight.dim() != 2 or columns != weight.shape[0] or weight.dtype != dtype:
-        wanted, got = f"{dtype} [{columns}, in]", f"{weight.dtype} {list(weight.shape)}"
-        raise ValueError(f"spike_linear: weight must be {wanted}, got {got}")
+        got = f"{weight.dtype} {list(weight.shape)}"
+        raise ValueError(f"spike_linear: weight must be {dtype} [{columns}, in], got {got}")
     rows = (math.prod(leading), words(weight.shape[1]))
     if bits.shape != rows or bits.dtype != torch.int64:
         raise ValueError(f"spike_linear: bits must be int64 {list(rows)}, got {bits.dtype} {list(bits.shape)}")
@@ -226,7 +226,7 @@ def why_not(call: LinearCall) -> str | None:
 
 
 def why_slow(call: LinearCall) -> str | None:
-    """Why the dense product is faster, for "auto"."""
+    """Why "auto" should take the dense product; None if events are faster."""
     if torch.compiler.is_compiling():
         return "how many inputs are active is not known while torch compiles"
     steps, columns = math.prod(call.spikes.shape[:-1]), call.weight.shape[0]

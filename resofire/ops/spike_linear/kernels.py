@@ -2,7 +2,7 @@
 
 Spikes come as bits: 64-bit words [M, words], a row per time step, the first input in the lowest bit. Weights come
 transposed and cut into tiles of TILE columns, [tiles, inputs, TILE], so that an active input is four whole vectors one
-after the other. A group of time steps goes through one tile after the other: the tile's rows stay in the nearest cache.
+after the other. A group of time steps is processed tile by tile, so that the tile's rows stay in the L1 cache.
 """
 
 import functools

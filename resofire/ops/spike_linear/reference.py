@@ -1,4 +1,4 @@
-"""The definition: a dense product, which asks nothing of its input."""
+"""The definition: a dense product, for any input."""
 
 import torch.nn.functional as F
 from torch import Tensor
