@@ -61,46 +61,47 @@ def test_help_names_every_command_and_its_flags(capsys):
     assert "None" not in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], f"command must be one of {WORDS}; see resofire --help"),
-        (["dcotor"], f"command must be one of {WORDS}, got 'dcotor' (did you mean 'doctor'?)"),
-        (["doctor", "extra"], "doctor: unexpected argument 'extra'; see resofire doctor --help"),
-        (["evaluate"], "evaluate: MODEL is missing: a shipped network or a run folder; see resofire evaluate --help"),
-        (["export", "digits"], "export: --to is missing: nir, onnx (whole sequences), onnx-step (one step with its state), c (fixed point, one header) or safetensors; see resofire export --help"),
-        (["export", "digits", "--samples", "2.5", "--to", "c"], "export: --samples must be an integer, got '2.5'; see resofire export --help"),
-        (["bench", "neuron"], "bench: name must be one of neurons, networks, peers, events, stream, got 'neuron' (did you mean 'neurons'?)"),
-        (["bench", "--jsn=x"], "bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
-        (["bench", "--json", "."], "bench: --json must name a file, got the folder ."),
-        (["bench", "--json", "/dev/null/x/y"], "bench: --json /dev/null/x/y cannot be written: Not a directory"),
-        (["bench", "--json", LONG], f"bench: --json {LONG} cannot be written: File name too long"),
-        (["bench", "neurons", "--figure", "x"], "bench: --figure is for peers and events, got neurons"),
-        (["export", "digits", "--to", "nir", "--out", "/dev/null"], "export: --out /dev/null cannot be written: it exists and is not a regular file"),
-        (["measure", "digits", "--out", LONG], f"measure: --out {LONG}/measure.json cannot be written: File name too long"),
-        (["data", "shw", "digits"], "data: action must be one of list, prepare, show, got 'shw' (did you mean 'show'?)"),
-        (["data", "show", "a/b/c"], f"data: name must be one of {', '.join(data.NAMES)}, got 'a/b/c'"),
-        (["data", "show", "--data-dir", "/dev/null", "smnist"], "--data-dir must be a folder, got /dev/null"),
-        (["data", "show", "smnist", "--data-dir", "~nobody-of-this-name/x"], "--data-dir must be a folder, got ~nobody-of-this-name/x: Could not determine home directory."),
-        (["evaluate", LONG], f"model '{LONG}' cannot be read: File name too long"),
-        (["train", "smnist", "--task-settings.shift", "x"], "train: --task-settings.shift must be a number, got 'x'; see resofire train smnist --help"),
-        (["train", "digits", "--task-settings.shift", "1"], "train: there is no flag --task-settings.shift; see resofire train digits --help"),
-        (["train", "smnist", "--task_settings.shfit=1"], "train: there is no flag --task-settings.shfit (did you mean '--task-settings.shift'?); see resofire train smnist --help"),
-        (["train", "pathx-small", "--epochs", "3"], "train: --epochs has no effect beside 3000 steps; add --steps None"),
-        (["train", "nowhere:make"], "train: nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
-        (["--import"], "--import needs a value: the name of a module, such as package.module"),
-        (["doctor", "--import", "nowhere.at_all"], "--import nowhere.at_all cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
-        (["paper", "lits"], None),
-    ],
-)  # fmt: skip
-def test_a_usage_error_is_one_sentence_and_exits_2(arguments, sentence, capsys):
-    assert cli.main(arguments) == 2
-    captured = capsys.readouterr()
-    if sentence is None:
-        assert captured.err.endswith("got 'lits' (did you mean 'list'?)\n")
-    else:
-        assert captured.err == f"resofire: {sentence}\n"
-    assert captured.out == ""
+USAGE_ERRORS = [
+    ([], f"command must be one of {WORDS}; see resofire --help"),
+    (["dcotor"], f"command must be one of {WORDS}, got 'dcotor' (did you mean 'doctor'?)"),
+    (["doctor", "extra"], "doctor: unexpected argument 'extra'; see resofire doctor --help"),
+    (["evaluate"], "evaluate: MODEL is missing: a shipped network or a run folder; see resofire evaluate --help"),
+    (["export", "digits"], "export: --to is missing: nir, onnx (whole sequences), onnx-step (one step with its state), c (fixed point, one header) or safetensors; see resofire export --help"),
+    (["export", "digits", "--samples", "2.5", "--to", "c"], "export: --samples must be an integer, got '2.5'; see resofire export --help"),
+    (["bench", "neuron"], "bench: name must be one of neurons, networks, peers, events, stream, got 'neuron' (did you mean 'neurons'?)"),
+    (["bench", "--jsn=x"], "bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
+    (["bench", "--json", "."], "bench: --json must name a file, got the folder ."),
+    (["bench", "--json", "/dev/null/x/y"], "bench: --json /dev/null/x/y cannot be written: Not a directory"),
+    (["bench", "--json", LONG], f"bench: --json {LONG} cannot be written: File name too long"),
+    (["bench", "neurons", "--figure", "x"], "bench: --figure is for peers and events, got neurons"),
+    (["export", "digits", "--to", "nir", "--out", "/dev/null"], "export: --out /dev/null cannot be written: it exists and is not a regular file"),
+    (["measure", "digits", "--out", LONG], f"measure: --out {LONG}/measure.json cannot be written: File name too long"),
+    (["data", "shw", "digits"], "data: action must be one of list, prepare, show, got 'shw' (did you mean 'show'?)"),
+    (["data", "show", "a/b/c"], f"data: name must be one of {', '.join(data.NAMES)}, got 'a/b/c'"),
+    (["data", "show", "--data-dir", "/dev/null", "smnist"], "--data-dir must be a folder, got /dev/null"),
+    (["data", "show", "smnist", "--data-dir", "~nobody-of-this-name/x"], "--data-dir must be a folder, got ~nobody-of-this-name/x: Could not determine home directory."),
+    (["evaluate", LONG], f"model '{LONG}' cannot be read: File name too long"),
+    (["train", "smnist", "--task-settings.shift", "x"], "train: --task-settings.shift must be a number, got 'x'; see resofire train smnist --help"),
+    (["train", "digits", "--task-settings.shift", "1"], "train: there is no flag --task-settings.shift; see resofire train digits --help"),
+    (["train", "smnist", "--task_settings.shfit=1"], "train: there is no flag --task-settings.shfit (did you mean '--task-settings.shift'?); see resofire train smnist --help"),
+    (["train", "pathx-small", "--epochs", "3"], "train: --epochs has no effect beside 3000 steps; add --steps None"),
+    (["train", "nowhere:make"], "train: nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+    (["--import"], "--import needs a value: the name of a module, such as package.module"),
+    (["doctor", "--import", "nowhere.at_all"], "--import nowhere.at_all cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+    (["paper", "lits"], None),
+]  # fmt: skip
+
+
+def test_a_usage_error_is_one_sentence_and_exits_2(subtests, capsys):
+    for arguments, sentence in USAGE_ERRORS:
+        with subtests.test(" ".join(arguments)):
+            assert cli.main(arguments) == 2
+            captured = capsys.readouterr()
+            if sentence is None:
+                assert captured.err.endswith("got 'lits' (did you mean 'list'?)\n")
+            else:
+                assert captured.err == f"resofire: {sentence}\n"
+            assert captured.out == ""
 
 
 @pytest.fixture

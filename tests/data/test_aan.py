@@ -50,19 +50,19 @@ def test_cut_then_end(write):
     assert task["test"].stored[3999] == task["test"].stored[7999] == 2
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["1\tA\tB\tab\tc", "1\tA\tB\tab"], r"line 2, must have 5 fields .* got 4"),
-        (["1\tA\tB\tab\tc\td"], r"line 1, must have 5 fields .* got 6"),
-        (["label\tA\tB\tab\tc"], r"line 1, must have label 0 or 1, got 'label'"),
-        (["2\tA\tB\tab\tc"], r"line 1, must have label 0 or 1, got '2'"),
-        ([], "must hold pairs, one a line, got none"),
-    ],
-)
-def test_wrong_lines(write, lines, message):
-    with pytest.raises(DataError, match=rf"new_aan_pairs.test.tsv,? {message}"):
-        load("retrieval", write(test=lines), sizes=None)
+WRONG_LINES = [
+    (["1\tA\tB\tab\tc", "1\tA\tB\tab"], r"line 2, must have 5 fields .* got 4"),
+    (["1\tA\tB\tab\tc\td"], r"line 1, must have 5 fields .* got 6"),
+    (["label\tA\tB\tab\tc"], r"line 1, must have label 0 or 1, got 'label'"),
+    (["2\tA\tB\tab\tc"], r"line 1, must have label 0 or 1, got '2'"),
+    ([], "must hold pairs, one a line, got none"),
+]
+
+
+def test_wrong_lines(subtests, write):
+    for lines, message in WRONG_LINES:
+        with subtests.test(message), pytest.raises(DataError, match=rf"new_aan_pairs.test.tsv,? {message}"):
+            load("retrieval", write(test=lines), sizes=None)
 
 
 def test_truncated(write, tmp_path):

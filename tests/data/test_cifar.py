@@ -115,24 +115,25 @@ def test_pickles_run_no_code(small, monkeypatch, batch):
     assert not (small / "harmed").exists()
 
 
-@pytest.mark.parametrize(
-    ("batch", "message"),
-    [
-        ([1, 2], "must be a pickled dictionary, got list"),
-        ({b"labels": [0] * COUNT}, 'must hold "data"'),
-        ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3000), np.uint8)}, r"got u1 \(20, 3000\)"),
-        ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3072), np.int32)}, r"got i4 \(20, 3072\)"),
-        ({b"labels": [0] * 3, b"data": np.zeros((COUNT, 3072), np.uint8)}, 'must hold "labels"'),
-        ({b"labels": [-1] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got -1"),
-        ({b"labels": [10**30] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got 10000"),
-    ],
-)
-def test_wrong_pickles(small, batch, message):
-    files, _, _ = batches("py")
-    files["cifar-10-batches-py/test_batch"] = pickle.dumps(batch, protocol=2)
-    pack(small / "cifar10", files, "folder")
-    with pytest.raises(DataError, match=f"test_batch.*{message}"):
-        load("scifar", small)
+WRONG_PICKLES = [
+    ([1, 2], "must be a pickled dictionary, got list"),
+    ({b"labels": [0] * COUNT}, 'must hold "data"'),
+    ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3000), np.uint8)}, r"got u1 \(20, 3000\)"),
+    ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3072), np.int32)}, r"got i4 \(20, 3072\)"),
+    ({b"labels": [0] * 3, b"data": np.zeros((COUNT, 3072), np.uint8)}, 'must hold "labels"'),
+    ({b"labels": [-1] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got -1"),
+    ({b"labels": [10**30] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got 10000"),
+]
+
+
+def test_wrong_pickles(subtests, small):
+    for batch, message in WRONG_PICKLES:
+        with subtests.test(message):
+            files, _, _ = batches("py")
+            files["cifar-10-batches-py/test_batch"] = pickle.dumps(batch, protocol=2)
+            pack(small / "cifar10", files, "folder")
+            with pytest.raises(DataError, match=f"test_batch.*{message}"):
+                load("scifar", small)
 
 
 @pytest.mark.parametrize(

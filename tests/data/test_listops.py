@@ -134,25 +134,26 @@ def test_reads_tsv(tmp_path, sub, pack):
     assert task["test"].bounds.tolist() == [0, 9, 11]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (("( ( [MIN 4 ) 2", 2), "line 3 must have one complete expression"),
-        (("( ( ( [MIN 4 ) 2 ) ] )", 4), "line 3 must have the Target 2, .* got '4'"),
-        (("( ( ( [MIN 4 ) x ) ] )", 2), "line 3, character 16 must be an operator, .* got 'x"),
-        (("( ( ( [MAN 4 ) 2 ) ] )", 2), "line 3, character 7 must be an operator"),
-        (("12", 2), "line 3, character 2 must be"),
-        (("1 2", 2), "line 3 must have one complete expression"),
-        (("", 2), "line 3 must have one complete expression"),
-        (("1\t1", 1), "line 3 must have 2 columns, .* got 3"),
-    ],
-)
-def test_refuses_a_corrupt_line(tmp_path, row, message):
-    for name in listops.RAW.files:
-        write(tmp_path, name, GOOD[:2])
-    write(tmp_path, "basic_val.tsv", [GOOD[0], row])
-    with pytest.raises(DataError, match=r"basic_val\.tsv.*" + message):
-        load("listops", tmp_path, sizes=(2, 2, 2))
+CORRUPT_LINES = [
+    (("( ( [MIN 4 ) 2", 2), "line 3 must have one complete expression"),
+    (("( ( ( [MIN 4 ) 2 ) ] )", 4), "line 3 must have the Target 2, .* got '4'"),
+    (("( ( ( [MIN 4 ) x ) ] )", 2), "line 3, character 16 must be an operator, .* got 'x"),
+    (("( ( ( [MAN 4 ) 2 ) ] )", 2), "line 3, character 7 must be an operator"),
+    (("12", 2), "line 3, character 2 must be"),
+    (("1 2", 2), "line 3 must have one complete expression"),
+    (("", 2), "line 3 must have one complete expression"),
+    (("1\t1", 1), "line 3 must have 2 columns, .* got 3"),
+]
+
+
+def test_refuses_a_corrupt_line(subtests, tmp_path):
+    for row, message in CORRUPT_LINES:
+        with subtests.test(message, row=row):
+            for name in listops.RAW.files:
+                write(tmp_path, name, GOOD[:2])
+            write(tmp_path, "basic_val.tsv", [GOOD[0], row])
+            with pytest.raises(DataError, match=r"basic_val\.tsv.*" + message):
+                load("listops", tmp_path, sizes=(2, 2, 2))
 
 
 def test_refuses_other_files(tmp_path):
@@ -168,12 +169,16 @@ def test_refuses_other_files(tmp_path):
         load("listops", tmp_path, sizes=(4, 4, 4))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [*(({"workers": workers}, "workers must be a positive integer, got") for workers in (0, 1.5, True)),
-     ({"pipeline": "s5"}, "pipeline must be one of s4, lra"), ({"sizes": (1, 2)}, "sizes must be three"),
-     ({"sizes": (1, 2, -3)}, "sizes must be three"), ({"seed": 1.5}, "seed must be an integer")],
-)  # fmt: skip
-def test_refuses_wrong_arguments(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        listops.listops(**wrong)
+WRONG_ARGUMENTS = [
+    *(({"workers": workers}, "workers must be a positive integer, got") for workers in (0, 1.5, True)),
+    ({"pipeline": "s5"}, "pipeline must be one of s4, lra"),
+    ({"sizes": (1, 2)}, "sizes must be three"),
+    ({"sizes": (1, 2, -3)}, "sizes must be three"),
+    ({"seed": 1.5}, "seed must be an integer"),
+]
+
+
+def test_refuses_wrong_arguments(subtests):
+    for wrong, message in WRONG_ARGUMENTS:
+        with subtests.test(message, wrong=wrong), pytest.raises(ValueError, match=message):
+            listops.listops(**wrong)

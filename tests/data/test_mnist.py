@@ -178,41 +178,43 @@ def test_prepared_files_that_are_gone_are_not_missed(small, monkeypatch):
     assert load("psmnist-bitrev")["test"].labels.tolist() == first
 
 
-@pytest.mark.parametrize(
-    ("name", "raw", "message"),
-    [
-        ("train-images-idx3-ubyte", b"", r"must be an idx file of images \(magic number 2051\), got 0 bytes"),
-        ("train-images-idx3-ubyte", images(60)[:10], "must begin with 16 bytes"),
-        ("train-images-idx3-ubyte", labels(60), "must be an idx file of images .* got 2049"),
-        ("train-images-idx3-ubyte", images(60)[:-1], r"must have 47056 bytes \(unpacked\), got 47055"),
-        ("train-images-idx3-ubyte", images(60) + b"x", "must have 47056 bytes"),
-        ("t10k-images-idx3-ubyte", images(19), "must hold 20 × 28 × 28 images, got 19 × 28 × 28"),
-        ("t10k-labels-idx1-ubyte", labels(21), "must hold 20 labels, got 21"),
-        ("t10k-labels-idx1-ubyte", labels(20)[:-1] + b"\x0a", "must hold labels from 0 to 9, got 10"),
-        ("t10k-labels-idx1-ubyte", b"<html>404</html>", "must be an idx file of labels"),
-    ],
-)
-def test_wrong_files_are_named(small, name, raw, message):
-    folder = small()
-    (folder / "mnist" / name).write_bytes(raw)
-    with pytest.raises(DataError, match=f"{name} {message}"):
-        load("smnist", folder)
-    assert not [file for file in (folder / "cache").iterdir() if file.is_dir()]
+WRONG_FILES = [
+    ("train-images-idx3-ubyte", b"", r"must be an idx file of images \(magic number 2051\), got 0 bytes"),
+    ("train-images-idx3-ubyte", images(60)[:10], "must begin with 16 bytes"),
+    ("train-images-idx3-ubyte", labels(60), "must be an idx file of images .* got 2049"),
+    ("train-images-idx3-ubyte", images(60)[:-1], r"must have 47056 bytes \(unpacked\), got 47055"),
+    ("train-images-idx3-ubyte", images(60) + b"x", "must have 47056 bytes"),
+    ("t10k-images-idx3-ubyte", images(19), "must hold 20 × 28 × 28 images, got 19 × 28 × 28"),
+    ("t10k-labels-idx1-ubyte", labels(21), "must hold 20 labels, got 21"),
+    ("t10k-labels-idx1-ubyte", labels(20)[:-1] + b"\x0a", "must hold labels from 0 to 9, got 10"),
+    ("t10k-labels-idx1-ubyte", b"<html>404</html>", "must be an idx file of labels"),
+]
 
 
-@pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2", ".zip"])
-@pytest.mark.parametrize("harm", ["cut", "flipped"])
-def test_damaged_compression(tmp_path, ending, harm):
-    file = write(tmp_path, "train-images-idx3-ubyte", images(60), ending)
-    raw = bytearray(file.read_bytes())
-    if harm == "cut":
-        raw = raw[: len(raw) // 2]
-    else:
-        for place in range(len(raw) // 2, len(raw) // 2 + 40):
-            raw[place] ^= 0xFF
-    file.write_bytes(raw)
-    with pytest.raises(DataError, match=f"train-images-idx3-ubyte{ending} cannot be read"):
-        mnist.read_images(file, 60)
+def test_wrong_files_are_named(subtests, small):
+    for name, raw, message in WRONG_FILES:
+        with subtests.test(message):
+            folder = small()
+            (folder / "mnist" / name).write_bytes(raw)
+            with pytest.raises(DataError, match=f"{name} {message}"):
+                load("smnist", folder)
+            assert not [file for file in (folder / "cache").iterdir() if file.is_dir()]
+
+
+def test_damaged_compression(subtests, tmp_path):
+    for harm in ["cut", "flipped"]:
+        for ending in [".gz", ".xz", ".bz2", ".zip"]:
+            with subtests.test(harm, ending=ending):
+                file = write(tmp_path, "train-images-idx3-ubyte", images(60), ending)
+                raw = bytearray(file.read_bytes())
+                if harm == "cut":
+                    raw = raw[: len(raw) // 2]
+                else:
+                    for place in range(len(raw) // 2, len(raw) // 2 + 40):
+                        raw[place] ^= 0xFF
+                file.write_bytes(raw)
+                with pytest.raises(DataError, match=f"train-images-idx3-ubyte{ending} cannot be read"):
+                    mnist.read_images(file, 60)
 
 
 def test_a_changed_file_is_prepared_again(small):

@@ -212,26 +212,35 @@ def broken(folder, how):
         metadata.write_bytes(b"\x93NUMPY\x01\x00")
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [("truncated", r"sample_3\.png cannot be read"), ("empty", r"sample_3\.png cannot be read"),
-     ("size", r"sample_3\.png must have 32 × 32 pixels, got 16 × 16"),
-     ("missing", r"sample_3\.png is missing"), ("label", r"10\.npy, row 1 must have the label 0 or 1 .* got 7"),
-     ("columns", r"10\.npy, row 1 must have the label .* got 3 columns"), ("array", r"10\.npy cannot be read")],
-)  # fmt: skip
-def test_refuses_a_broken_release(tmp_path, how, message):
-    folder = tmp_path / "curv_contour_length_14"
-    release(folder, False)
-    broken(folder, how)
-    with pytest.raises(DataError, match=message):
-        load("pathfinder", tmp_path)
+BROKEN = [
+    ("truncated", r"sample_3\.png cannot be read"),
+    ("empty", r"sample_3\.png cannot be read"),
+    ("size", r"sample_3\.png must have 32 × 32 pixels, got 16 × 16"),
+    ("missing", r"sample_3\.png is missing"),
+    ("label", r"10\.npy, row 1 must have the label 0 or 1 .* got 7"),
+    ("columns", r"10\.npy, row 1 must have the label .* got 3 columns"),
+    ("array", r"10\.npy cannot be read"),
+]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [({"size": 64}, "size must be one of 32, 128"), ({"kind": "grey"}, "kind must be one of tokens, values"),
-     ({"counts": (1, 2)}, "counts must be three")],
-)  # fmt: skip
-def test_refuses_wrong_arguments(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        pathfinder.pathfinder(**wrong)
+def test_refuses_a_broken_release(subtests, tmp_path):
+    for how, message in BROKEN:
+        with subtests.test(how):
+            folder = tmp_path / how / "curv_contour_length_14"
+            release(folder, False)
+            broken(folder, how)
+            with pytest.raises(DataError, match=message):
+                load("pathfinder", tmp_path / how)
+
+
+WRONG_ARGUMENTS = [
+    ({"size": 64}, "size must be one of 32, 128"),
+    ({"kind": "grey"}, "kind must be one of tokens, values"),
+    ({"counts": (1, 2)}, "counts must be three"),
+]
+
+
+def test_refuses_wrong_arguments(subtests):
+    for wrong, message in WRONG_ARGUMENTS:
+        with subtests.test(message), pytest.raises(ValueError, match=message):
+            pathfinder.pathfinder(**wrong)

@@ -249,20 +249,21 @@ def test_a_sequence_with_a_tie_is_verified_up_to_it(step, refused, tmp_path):
     assert (report["spikes_different"], report["spikes_compared"]) == (1, 36)
 
 
-@pytest.mark.parametrize(
-    ("case", "x", "words"),
-    [
-        ("prenorm", [], "at least one sequence, got none"),
-        ("prenorm", [np.zeros((3, 1))], r"finite numbers of shape \[steps, 2\], got float64 of shape \[3, 1\]"),
-        ("prenorm", [np.zeros((0, 2))], r".*, got float64 of shape \[0, 2\]"),
-        ("prenorm", [np.full((3, 2), np.nan)], "finite numbers"),
-        ("tokens", [np.array([0, 11])], r"tokens from 0 to 10 of shape \[steps\]"),
-        ("tokens", [np.zeros((3, 2))], "tokens from 0 to 10"),
-    ],
-)
-def test_samples_that_the_network_cannot_read(case, x, words, tmp_path):
-    with pytest.raises(ExportError, match=f"export: samples must be {words}"):
-        export(network(CASES[case]), "safetensors", tmp_path / "a", x)
+BAD_SAMPLES = [
+    ("prenorm", [], "at least one sequence, got none"),
+    ("prenorm", [np.zeros((3, 1))], r"finite numbers of shape \[steps, 2\], got float64 of shape \[3, 1\]"),
+    ("prenorm", [np.zeros((0, 2))], r".*, got float64 of shape \[0, 2\]"),
+    ("prenorm", [np.full((3, 2), np.nan)], "finite numbers"),
+    ("tokens", [np.array([0, 11])], r"tokens from 0 to 10 of shape \[steps\]"),
+    ("tokens", [np.zeros((3, 2))], "tokens from 0 to 10"),
+]
+
+
+def test_samples_that_the_network_cannot_read(subtests, tmp_path):
+    for case, x, message in BAD_SAMPLES:
+        sentence = f"export: samples must be {message}"
+        with subtests.test(message, case=case), pytest.raises(ExportError, match=sentence):
+            export(network(CASES[case]), "safetensors", tmp_path / "a", x)
 
 
 def test_unknown_formats_and_broken_networks(tmp_path):
@@ -319,17 +320,18 @@ def test_a_package_that_is_missing(to, package, tmp_path, monkeypatch):
         export(network(CASES["prenorm"]), to, tmp_path / "a", samples("prenorm"))
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_folded_network_comes_back_to_the_bit(case, tmp_path):
-    for dtype in ("float32", "float64"):
-        folded = fold(network(CASES[case]), dtype)
-        back = load(save(folded, tmp_path / "network.safetensors"))
-        assert (back.dtype, back.tokens, back.pool) == (folded.dtype, folded.tokens, folded.pool)
-        for a, b in zip(folded.layers, back.layers, strict=True):
-            assert [(g.kind, g.reset) for g in a.neurons] == [(g.kind, g.reset) for g in b.neurons]
-            assert a.fresh == b.fresh
-        x = make_input(CASES[case], 20).numpy()
-        ours, theirs = run(folded, x), run(back, x)
-        np.testing.assert_array_equal(ours.scores, theirs.scores)
-        for a, b in zip(ours.spikes, theirs.spikes, strict=True):
-            np.testing.assert_array_equal(a, b)
+def test_a_folded_network_comes_back_to_the_bit(subtests, tmp_path):
+    for case in CASES:
+        with subtests.test(case):
+            for dtype in ("float32", "float64"):
+                folded = fold(network(CASES[case]), dtype)
+                back = load(save(folded, tmp_path / "network.safetensors"))
+                assert (back.dtype, back.tokens, back.pool) == (folded.dtype, folded.tokens, folded.pool)
+                for a, b in zip(folded.layers, back.layers, strict=True):
+                    assert [(g.kind, g.reset) for g in a.neurons] == [(g.kind, g.reset) for g in b.neurons]
+                    assert a.fresh == b.fresh
+                x = make_input(CASES[case], 20).numpy()
+                ours, theirs = run(folded, x), run(back, x)
+                np.testing.assert_array_equal(ours.scores, theirs.scores)
+                for a, b in zip(ours.spikes, theirs.spikes, strict=True):
+                    np.testing.assert_array_equal(a, b)

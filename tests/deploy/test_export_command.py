@@ -74,9 +74,9 @@ def test_a_failed_verification_exits_1(tmp_path, capsys, monkeypatch):
         other.head.bias += 1
     arguments = ["export", "digits", "--to", "safetensors", "--out", str(tmp_path / "x"), "--samples", "1"]
     assert cli.main(arguments) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("resofire: export: the safetensors file disagrees with the network in float")
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("resofire: export: the safetensors file disagrees with the network in float")
+    assert printed.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -94,27 +94,25 @@ def test_fixed_point_table(capsys):
     assert "--count is for --fixed-point, got 10 without it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ["digits", "--to", "onx"],
-            "--to must be one of nir, onnx, onnx-step, c, safetensors, got 'onx'",
-        ),
-        (["digits", "--to", "c", "--weight-bits", "7"], "weight_bits must be one of 8, 6, 4, got 7"),
-        (["digits", "--to", "nir", "--samples", "0"], "--samples must be a positive integer, got 0"),
-        (["digits", "--to", "nir", "--out", "/dev/null/x"], "--out /dev/null/x cannot be written"),
-        (["digits", "--to", "nir", "--weight-bits", "4"], "--weight-bits and --state-bits are for c, got --to nir"),
-        (["digit", "--to", "nir"], "did you mean 'digits'?"),
-    ],
-)
-def test_mistakes(arguments, words, capsys, tmp_path, monkeypatch):
+USAGE_ERRORS = [
+    (["digits", "--to", "onx"], "--to must be one of nir, onnx, onnx-step, c, safetensors, got 'onx'"),
+    (["digits", "--to", "c", "--weight-bits", "7"], "weight_bits must be one of 8, 6, 4, got 7"),
+    (["digits", "--to", "nir", "--samples", "0"], "--samples must be a positive integer, got 0"),
+    (["digits", "--to", "nir", "--out", "/dev/null/x"], "--out /dev/null/x cannot be written"),
+    (["digits", "--to", "nir", "--weight-bits", "4"], "--weight-bits and --state-bits are for c, got --to nir"),
+    (["digit", "--to", "nir"], "did you mean 'digits'?"),
+]
+
+
+def test_a_usage_error_is_one_sentence_and_leaves_nothing(subtests, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["export", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
-    assert not list(tmp_path.iterdir())
+    for arguments, message in USAGE_ERRORS:
+        with subtests.test(message):
+            assert cli.main(["export", *arguments]) == 2
+            printed = capsys.readouterr().err
+            assert message in printed
+            assert printed.count("\n") == 1
+            assert not list(tmp_path.iterdir())
 
 
 def test_samples_with_a_label_for_each_step():

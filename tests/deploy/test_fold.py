@@ -18,17 +18,18 @@ from resofire.nn.folded import temporal, to_array, weight_rows
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("steps", [1, 63])
-def test_the_folded_network_is_the_trained_one(case, steps):
-    config = replace(CASES[case], backend="reference")
-    model, x = network(config), make_input(config, steps)
-    logits, spikes = spikes_of(model, x)
-    scores, fired = run(fold(model), x.numpy())
-    assert len(fired) == len(spikes)
-    for ours, theirs in zip(fired, spikes, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_allclose(scores, logits.numpy(), rtol=1e-9, atol=1e-9)
-    assert steps == 1 or all(0.01 < each.mean() < 0.99 for each in spikes), [each.mean() for each in spikes]
+def test_the_folded_network_is_the_trained_one(subtests, case):
+    for steps in [1, 63]:
+        with subtests.test(steps=steps):
+            config = replace(CASES[case], backend="reference")
+            model, x = network(config), make_input(config, steps)
+            logits, spikes = spikes_of(model, x)
+            scores, fired = run(fold(model), x.numpy())
+            assert len(fired) == len(spikes)
+            for ours, theirs in zip(fired, spikes, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+            np.testing.assert_allclose(scores, logits.numpy(), rtol=1e-9, atol=1e-9)
+            assert steps == 1 or all(0.01 < each.mean() < 0.99 for each in spikes), [each.mean() for each in spikes]
 
 
 def test_norms_of_both_signs_and_none_are_among_them():

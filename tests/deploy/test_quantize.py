@@ -146,17 +146,18 @@ DEEP = [
 
 
 @pytest.mark.parametrize(("case", "bits"), [*PAIRS, *DEEP])
-@pytest.mark.parametrize("how", ["as quantized", "saturating"])
-def test_numpy_and_kernel_are_plain_arithmetic(case, bits, how):
-    network = quantized(case, *bits)
-    x = sequences(case, steps=40)[0]
-    if how == "saturating":
-        network = extreme(network)
-    scores, spikes, saturated, states = plainly(network, x)
-    same(run_integer(network, x), scores, spikes)
-    same(Simulation(network).run(x), scores, spikes)
-    np.testing.assert_array_equal(Simulation(network).run_with_states(x)[1], states)
-    assert how == "as quantized" or saturated > 50, saturated
+def test_numpy_and_kernel_are_plain_arithmetic(subtests, case, bits):
+    for how in ["as quantized", "saturating"]:
+        with subtests.test(how):
+            network = quantized(case, *bits)
+            x = sequences(case, steps=40)[0]
+            if how == "saturating":
+                network = extreme(network)
+            scores, spikes, saturated, states = plainly(network, x)
+            same(run_integer(network, x), scores, spikes)
+            same(Simulation(network).run(x), scores, spikes)
+            np.testing.assert_array_equal(Simulation(network).run_with_states(x)[1], states)
+            assert how == "as quantized" or saturated > 50, saturated
 
 
 def test_nothing_saturates_that_was_seen():
@@ -322,19 +323,19 @@ def test_too_long_for_the_sums():
         Simulation(network).run(np.zeros((0, 2)))
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"weight_bits": 5}, "weight_bits must be one of 8, 6, 4, got 5"),
-        ({"state_bits": 8}, "state_bits must be one of 16, 24, 32, got 8"),
-        ({"input_bits": 0}, "input_bits must be an integer from 1 to 16, got 0"),
-        ({"phi_bits": 31}, "phi_bits must be an integer from 1 to 30, got 31"),
-        ({"phi_bits": True}, "phi_bits must be an integer from 1 to 30, got True"),
-    ],
-)
-def test_widths_that_cannot_be(settings, words):
-    with pytest.raises(ValueError, match=f"quantize: {words}"):
-        quantized("prenorm", **settings)
+BAD_WIDTHS = [
+    ({"weight_bits": 5}, "weight_bits must be one of 8, 6, 4, got 5"),
+    ({"state_bits": 8}, "state_bits must be one of 16, 24, 32, got 8"),
+    ({"input_bits": 0}, "input_bits must be an integer from 1 to 16, got 0"),
+    ({"phi_bits": 31}, "phi_bits must be an integer from 1 to 30, got 31"),
+    ({"phi_bits": True}, "phi_bits must be an integer from 1 to 30, got True"),
+]
+
+
+def test_bad_widths_are_refused(subtests):
+    for settings, message in BAD_WIDTHS:
+        with subtests.test(message), pytest.raises(ValueError, match=f"quantize: {message}"):
+            quantized("prenorm", **settings)
 
 
 def test_samples_that_cannot_be():

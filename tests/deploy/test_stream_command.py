@@ -33,17 +33,18 @@ def shown(capsys, *arguments):
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("between", [" ", "\n", ", ", ",\n\n"])
 @pytest.mark.parametrize("chunk", [1, 64, 1000])
-def test_values_from_a_file(digit, tmp_path, capsys, between, chunk):
-    values, logits = digit
-    (tmp_path / "x.txt").write_text(between.join(map(repr, values)))
-    found = json.loads(shown(capsys, "digits", tmp_path / "x.txt", "--chunk", chunk, "--json"))
-    assert found["steps"] == 64
-    assert found["prediction"] == int(logits.argmax())
-    np.testing.assert_allclose(found["scores"], logits, atol=1e-4)
-    assert set(found["fire_rates"]) == set(models_rates())
-    assert 0 < found["energy_mj"] < 1
+def test_values_from_a_file(subtests, digit, tmp_path, capsys, chunk):
+    for between in [" ", "\n", ", ", ",\n\n"]:
+        with subtests.test(between=between):
+            values, logits = digit
+            (tmp_path / "x.txt").write_text(between.join(map(repr, values)))
+            result = json.loads(shown(capsys, "digits", tmp_path / "x.txt", "--chunk", chunk, "--json"))
+            assert result["steps"] == 64
+            assert result["prediction"] == int(logits.argmax())
+            np.testing.assert_allclose(result["scores"], logits, atol=1e-4)
+            assert set(result["fire_rates"]) == set(models_rates())
+            assert 0 < result["energy_mj"] < 1
 
 
 def test_an_exported_network(digit, tmp_path, capsys):
@@ -137,22 +138,23 @@ def test_a_wav(tmp_path, capsys):
     assert "must be a wav file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "words"),
-    [
-        ("1 x", [], "stream: line 1 must hold numbers, got '1 x'"),
-        ("\n\n", [], "must hold at least one step, got none"),
-        ("0.5 nan", [], "input must be finite in float32, got nan"),
-        ("1e400", [], "input must be finite in float32, got inf"),
-        ("RIFF....", [], "the input is a wav; give it as a file whose name ends in .wav"),
-        ("1", ["--chunk", "0"], "--chunk must be a positive integer, got 0"),
-        ("1", ["--text"], "--text is for networks that read characters, digits does not"),
-    ],
-)
-def test_mistakes(tmp_path, capsys, text, arguments, words):
-    (tmp_path / "x.txt").write_text(text)
-    assert cli.main(["stream", "digits", str(tmp_path / "x.txt"), *arguments]) == 2
-    assert words in capsys.readouterr().err
+USAGE_ERRORS = [
+    ("1 x", [], "stream: line 1 must hold numbers, got '1 x'"),
+    ("\n\n", [], "must hold at least one step, got none"),
+    ("0.5 nan", [], "input must be finite in float32, got nan"),
+    ("1e400", [], "input must be finite in float32, got inf"),
+    ("RIFF....", [], "the input is a wav; give it as a file whose name ends in .wav"),
+    ("1", ["--chunk", "0"], "--chunk must be a positive integer, got 0"),
+    ("1", ["--text"], "--text is for networks that read characters, digits does not"),
+]
+
+
+def test_a_usage_error_is_one_sentence(subtests, tmp_path, capsys):
+    for text, arguments, message in USAGE_ERRORS:
+        with subtests.test(message):
+            (tmp_path / "x.txt").write_text(text)
+            assert cli.main(["stream", "digits", str(tmp_path / "x.txt"), *arguments]) == 2
+            assert message in capsys.readouterr().err
 
 
 def test_files_and_networks_that_are_not_there(tmp_path, capsys):

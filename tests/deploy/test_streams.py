@@ -24,9 +24,9 @@ def test_a_stream_fires_as_the_whole_sequence(case):
     spikes = np.zeros((2, 40, sum(layer.neurons[0].count for layer in folded.layers)), np.uint8)
     scores = stream.feed(x, every=True, spikes=spikes)
     for b in range(2):
-        wanted = run(folded, x[b])
-        np.testing.assert_array_equal(spikes[b], np.concatenate(wanted.spikes, 1))
-        np.testing.assert_allclose(scores[b] if folded.pool == "none" else scores[b, -1], wanted.scores, atol=1e-9)
+        expected = run(folded, x[b])
+        np.testing.assert_array_equal(spikes[b], np.concatenate(expected.spikes, 1))
+        np.testing.assert_allclose(scores[b] if folded.pool == "none" else scores[b, -1], expected.scores, atol=1e-9)
     np.testing.assert_allclose(
         stream.fire_rates().mean(0) * [layer.neurons[0].count for layer in folded.layers],
         [spikes[..., a:b].sum() / 80 for a, b in _places(folded)],
@@ -38,22 +38,23 @@ def _places(folded):
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", ["prenorm", "postnorm", "tokens", "lif hard", "feedforward"])
-def test_chunks_and_streams_give_the_same_bits(case, dtype):
-    x = sequences(CASES[case], 3, 60)
-    folded = fold(network(CASES[case]), dtype)
-    together = Stream(folded, 3)
-    wanted = together.feed(x, every=True)
-    for b in range(3):
-        alone, at = Stream(folded), 0
-        for size in (1, 7, 0, 30, 22):
-            found = alone.feed(x[b : b + 1, at : at + size], every=True)
-            np.testing.assert_array_equal(found[0], wanted[b, at : at + size])
-            at += size
-        steps = Stream(folded)
-        for t in range(60):
-            np.testing.assert_array_equal(steps.step(x[b : b + 1, t])[0], wanted[b, t])
+def test_chunks_and_streams_give_the_same_bits(subtests, case):
+    for dtype in ["float32", "float64"]:
+        with subtests.test(dtype):
+            x = sequences(CASES[case], 3, 60)
+            folded = fold(network(CASES[case]), dtype)
+            together = Stream(folded, 3)
+            expected = together.feed(x, every=True)
+            for b in range(3):
+                alone, at = Stream(folded), 0
+                for size in (1, 7, 0, 30, 22):
+                    scores = alone.feed(x[b : b + 1, at : at + size], every=True)
+                    np.testing.assert_array_equal(scores[0], expected[b, at : at + size])
+                    at += size
+                steps = Stream(folded)
+                for t in range(60):
+                    np.testing.assert_array_equal(steps.step(x[b : b + 1, t])[0], expected[b, t])
 
 
 @pytest.mark.parametrize("case", ["prenorm", "tokens", "lif"])
@@ -113,22 +114,22 @@ def test_any_damaged_state_is_refused():
         assert stream.save() == saved
 
 
-@pytest.mark.parametrize(
-    ("case", "x", "words"),
-    [
-        ("prenorm", np.zeros((1, 3, 1)), r"numbers of shape \[1, steps, 2\], got float64 of shape \[1, 3, 1\]"),
-        ("prenorm", np.zeros((2, 3, 2)), r"numbers of shape \[1, steps, 2\]"),
-        ("prenorm", np.zeros((1, 0, 2)), "at least one step, got none"),
-        ("prenorm", np.full((1, 3, 2), np.nan), "finite in float64, got nan"),
-        ("prenorm", np.full((1, 3, 2), np.inf), "finite in float64, got inf"),
-        ("tokens", np.zeros((1, 3)), "integers of shape"),
-        ("tokens", np.array([[0, 11]]), "tokens from 0 to 10, got 11"),
-        ("tokens", np.array([[-1, 3]]), "tokens from 0 to 10, got -1"),
-    ],
-)
-def test_a_chunk_that_is_none(case, x, words):
-    with pytest.raises(ValueError, match=f"Stream.feed: x must .*{words}"):
-        Stream(network(CASES[case])).feed(x)
+BAD_CHUNKS = [
+    ("prenorm", np.zeros((1, 3, 1)), r"numbers of shape \[1, steps, 2\], got float64 of shape \[1, 3, 1\]"),
+    ("prenorm", np.zeros((2, 3, 2)), r"numbers of shape \[1, steps, 2\]"),
+    ("prenorm", np.zeros((1, 0, 2)), "at least one step, got none"),
+    ("prenorm", np.full((1, 3, 2), np.nan), "finite in float64, got nan"),
+    ("prenorm", np.full((1, 3, 2), np.inf), "finite in float64, got inf"),
+    ("tokens", np.zeros((1, 3)), "integers of shape"),
+    ("tokens", np.array([[0, 11]]), "tokens from 0 to 10, got 11"),
+    ("tokens", np.array([[-1, 3]]), "tokens from 0 to 10, got -1"),
+]
+
+
+def test_a_bad_chunk_is_refused(subtests):
+    for case, x, message in BAD_CHUNKS:
+        with subtests.test(message, case=case), pytest.raises(ValueError, match=f"Stream.feed: x must .*{message}"):
+            Stream(network(CASES[case])).feed(x)
 
 
 def test_networks_and_numbers_of_streams_that_cannot_be():

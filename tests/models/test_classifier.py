@@ -66,12 +66,12 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("task", SIZES)
-def test_the_papers_sizes(task):
-    count, settings = SIZES[task]
-    with torch.device("meta"):
-        model = build(ClassifierConfig(**settings))
-    assert sum(p.numel() for p in model.parameters()) == count
+def test_the_papers_sizes(subtests):
+    for task, (count, settings) in SIZES.items():
+        with subtests.test(task):
+            with torch.device("meta"):
+                model = build(ClassifierConfig(**settings))
+            assert sum(p.numel() for p in model.parameters()) == count
 
 
 LAYOUTS = {
@@ -322,11 +322,10 @@ BAD_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_CONFIGS)
-def test_bad_settings_are_named(case):
-    settings, pattern = BAD_CONFIGS[case]
-    with pytest.raises((ValueError, TypeError), match=f"ClassifierConfig: {pattern}"):
-        config(**settings)
+def test_bad_settings_are_named(subtests):
+    for case, (settings, pattern) in BAD_CONFIGS.items():
+        with subtests.test(case), pytest.raises((ValueError, TypeError), match=f"ClassifierConfig: {pattern}"):
+            config(**settings)
 
 
 X, TOKENS = torch.zeros(3, 5, 2), torch.zeros(3, 5, dtype=torch.int64)
@@ -361,26 +360,25 @@ BAD_TOKENS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD_VALUES)
-def test_bad_values_are_named(case):
-    x, options, pattern = BAD_VALUES[case]
-    with pytest.raises((ValueError, TypeError), match=f"Classifier: {pattern}"):
-        build(config())(x, **options)
+def test_bad_values_are_named(subtests):
+    for case, (x, options, pattern) in BAD_VALUES.items():
+        with subtests.test(case), pytest.raises((ValueError, TypeError), match=f"Classifier: {pattern}"):
+            build(config())(x, **options)
 
 
-@pytest.mark.parametrize("case", BAD_TOKENS)
-def test_bad_tokens_are_named(case):
-    x, options, pattern = BAD_TOKENS[case]
-    with pytest.raises((ValueError, TypeError), match=f"Classifier: {pattern}"):
-        build(config(vocabulary=134))(x, **options)
+def test_bad_tokens_are_named(subtests):
+    for case, (x, options, pattern) in BAD_TOKENS.items():
+        with subtests.test(case), pytest.raises((ValueError, TypeError), match=f"Classifier: {pattern}"):
+            build(config(vocabulary=134))(x, **options)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.uint16])
-def test_lengths_and_tokens_of_small_types(dtype):
-    model = classifier(inputs=None, vocabulary=10).eval()
-    x, lengths = torch.randint(10, (3, 784)), torch.tensor([100, 50, 7])
-    wanted = model(x, lengths=lengths)
-    assert torch.equal(model(x.to(dtype), lengths=lengths.to(dtype)), wanted)
+def test_lengths_and_tokens_of_small_types(subtests):
+    for dtype in [torch.uint8, torch.int8, torch.int16, torch.uint16]:
+        with subtests.test(str(dtype)):
+            model = classifier(inputs=None, vocabulary=10).eval()
+            x, lengths = torch.randint(10, (3, 784)), torch.tensor([100, 50, 7])
+            expected = model(x, lengths=lengths)
+            assert torch.equal(model(x.to(dtype), lengths=lengths.to(dtype)), expected)
 
 
 def test_a_stream_is_summed_in_float64():

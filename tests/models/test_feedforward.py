@@ -137,11 +137,10 @@ BAD_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_CONFIGS)
-def test_bad_settings_are_named(case):
-    settings, pattern = BAD_CONFIGS[case]
-    with pytest.raises(ValueError, match=f"FeedforwardConfig: {pattern}"):
-        feedforward(**settings)
+def test_bad_settings_are_named(subtests):
+    for case, (settings, pattern) in BAD_CONFIGS.items():
+        with subtests.test(case), pytest.raises(ValueError, match=f"FeedforwardConfig: {pattern}"):
+            feedforward(**settings)
 
 
 X = torch.zeros(3, 5, 2, dtype=DOUBLE)
@@ -154,8 +153,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_named(case):
-    call, pattern = BAD[case]
-    with pytest.raises((ValueError, TypeError), match=pattern):
-        call(feedforward())
+def test_bad_input_is_named(subtests):
+    for case, (call, pattern) in BAD.items():
+        with subtests.test(case), pytest.raises((ValueError, TypeError), match=pattern):
+            call(feedforward())

@@ -87,11 +87,10 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_named(case):
-    x, options, pattern = BAD[case]
-    with pytest.raises((ValueError, TypeError), match=f"Retrieval: .*{pattern}"):
-        retrieval()(x, **options)
+def test_bad_input_is_named(subtests):
+    for case, (x, options, pattern) in BAD.items():
+        with subtests.test(case), pytest.raises((ValueError, TypeError), match=f"Retrieval: .*{pattern}"):
+            retrieval()(x, **options)
 
 
 def test_bad_settings_are_named():

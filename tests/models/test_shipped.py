@@ -90,5 +90,5 @@ def test_a_name_that_is_not_there(capsys):
     with pytest.raises(ValueError, match=r"pretrained: name must be one of digits.*, got 'digit'"):
         resofire.pretrained("digit")
     assert cli.main(["evaluate", "digit"]) == 2
-    told = "or one of digits (did you mean 'digits'?), got 'digit'"
-    assert told.replace("digits (", f"{', '.join(NAMES)} (") in capsys.readouterr().err
+    message = "or one of digits (did you mean 'digits'?), got 'digit'"
+    assert message.replace("digits (", f"{', '.join(NAMES)} (") in capsys.readouterr().err

@@ -42,22 +42,22 @@ def exponential(current, state, c, spike):
     return spike(u - 1), {"u": u}
 
 
-@pytest.mark.parametrize(
-    ("dynamics", "states", "coefficients", "expected"),
-    [
-        # multiply, add, compare, nonlinear
-        (lif, "u", ("beta",), (1, 2, 1, 0)),
-        (prf, "ur", ("re", "im", "gain", "threshold"), (5, 3, 1, 0)),
-        (adaptive, "ua", ("beta", "kappa", "rho"), (3, 4, 1, 0)),
-        (hard_reset, "uwv", ("beta", "threshold"), (1, 2, 1, 0)),
-        (distance_is_kept, "u", ("threshold",), (0, 2, 1, 0)),
-        (exponential, "u", ("tau",), (3, 4, 4, 2)),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_by_hand(dynamics, states, coefficients, expected):
-    counted = count_dynamics(dynamics, tuple(states), coefficients)
-    assert tuple(counted.values()) == expected
+COUNTED = [
+    # multiply, add, compare, nonlinear
+    (lif, "u", ("beta",), (1, 2, 1, 0)),
+    (prf, "ur", ("re", "im", "gain", "threshold"), (5, 3, 1, 0)),
+    (adaptive, "ua", ("beta", "kappa", "rho"), (3, 4, 1, 0)),
+    (hard_reset, "uwv", ("beta", "threshold"), (1, 2, 1, 0)),
+    (distance_is_kept, "u", ("threshold",), (0, 2, 1, 0)),
+    (exponential, "u", ("tau",), (3, 4, 4, 2)),
+]
+
+
+def test_by_hand(subtests):
+    for dynamics, states, coefficients, expected in COUNTED:
+        with subtests.test(dynamics.__name__):
+            counted = count_dynamics(dynamics, tuple(states), coefficients)
+            assert tuple(counted.values()) == expected
 
 
 @pytest.mark.parametrize(

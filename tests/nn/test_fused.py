@@ -61,14 +61,14 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_fused_block_is_the_composed_one(case, dtype):
+def test_the_fused_block_is_the_composed_one(case, subtests):
     settings = {"features": 37, **CASES[case]}
     if settings.get("cu_seqlens") is not None:
         settings["shape"] = (1, 90)
-    features = settings.pop("features")
-    compare(features, dtype, **settings)
+    for dtype in (torch.float64, torch.float32):
+        with subtests.test(str(dtype)):
+            compare(dtype=dtype, **settings)
 
 
 @pytest.mark.parametrize("limit", [1, 40_000], ids=["a sequence at a time", "some sequences"])

@@ -32,17 +32,17 @@ REASONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REASONS)
-def test_why_not(case):
-    make, u, pattern = REASONS[case]
-    made = make()
-    reason = made.why_not_fused(u)
-    assert re.fullmatch(pattern, reason)
-    assert made(u).shape == u.shape
-    if made.backend == "auto":
-        made.backend = "fused"
-        with pytest.raises(RuntimeError, match=f"SDTCM: backend 'fused' cannot run this call: {pattern}"):
-            made(u)
+def test_why_not(subtests):
+    for case, (make, u, pattern) in REASONS.items():
+        with subtests.test(case):
+            made = make()
+            reason = made.why_not_fused(u)
+            assert re.fullmatch(pattern, reason)
+            assert made(u).shape == u.shape
+            if made.backend == "auto":
+                made.backend = "fused"
+                with pytest.raises(RuntimeError, match=f"SDTCM: backend 'fused' cannot run this call: {pattern}"):
+                    made(u)
 
 
 def test_why_not_depends_on_what_is_switched_on(monkeypatch):
@@ -111,12 +111,12 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_one_sentence(case):
-    call, error, pattern = BAD[case]
-    with pytest.raises(error, match=pattern) as caught:
-        call()
-    assert "\n" not in str(caught.value)
+def test_one_sentence(subtests):
+    for case, (call, error, pattern) in BAD.items():
+        with subtests.test(case):
+            with pytest.raises(error, match=pattern) as caught:
+                call()
+            assert "\n" not in str(caught.value)
 
 
 def test_a_second_derivative_is_refused():

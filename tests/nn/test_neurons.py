@@ -208,11 +208,10 @@ def test_a_tensor_or_text_as_a_modules_threshold_is_refused():
         SpatialNeuron(threshold="a")
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_settings_are_named(case):
-    call, pattern = BAD[case]
-    with pytest.raises(ValueError, match=pattern):
-        call()
+def test_bad_settings_are_named(subtests):
+    for case, (call, pattern) in BAD.items():
+        with subtests.test(case), pytest.raises(ValueError, match=pattern):
+            call()
 
 
 def test_repr_shows_what_matters():

@@ -83,11 +83,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_settings_are_named(case):
-    call, pattern = BAD[case]
-    with pytest.raises(ValueError, match=pattern):
-        call()
+def test_bad_settings_are_named(subtests):
+    for case, (call, pattern) in BAD.items():
+        with subtests.test(case), pytest.raises(ValueError, match=pattern):
+            call()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

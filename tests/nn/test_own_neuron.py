@@ -206,20 +206,20 @@ class Wide(Neuron):
         return spike(current), {}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Forgets(3)(torch.zeros(1, 2, 3)), "Forgets: dynamics must return the states u, got none"),
-        (lambda: Wide(3)(torch.zeros(1, 2, 3)), r"Wide: coefficient beta must have shape \[\] or \[3\], got \[7\]"),
-        (lambda: Threshold(3)(torch.zeros(1, 2, 4)), r"Threshold: the input must have 3 channels .*, got \[1, 2, 4\]"),
-        (lambda: Threshold(3).step(torch.zeros(3)), r"Threshold.step: current must have shape \[B, N\], got \[3\]"),
-        (lambda: ALIF(3).scan(torch.zeros(1, 4, 3), cu_seqlens=torch.tensor([0, 3], dtype=torch.int32)),
-         "ALIF: cu_seqlens must run from 0 to 4, got 0 to 3"),
-        (lambda: Neuron(3)(torch.zeros(1, 2, 3)), "Neuron does not define dynamics"),
-        (lambda: Config().build(), "Config does not define build"),
-        (lambda: Threshold(0), "Threshold: features must be a positive integer, got 0"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_named(call, message):
-    with pytest.raises((ValueError, NotImplementedError), match=message):
-        call()
+BAD_CALLS = [
+    (lambda: Forgets(3)(torch.zeros(1, 2, 3)), "Forgets: dynamics must return the states u, got none"),
+    (lambda: Wide(3)(torch.zeros(1, 2, 3)), r"Wide: coefficient beta must have shape \[\] or \[3\], got \[7\]"),
+    (lambda: Threshold(3)(torch.zeros(1, 2, 4)), r"Threshold: the input must have 3 channels .*, got \[1, 2, 4\]"),
+    (lambda: Threshold(3).step(torch.zeros(3)), r"Threshold.step: current must have shape \[B, N\], got \[3\]"),
+    (lambda: ALIF(3).scan(torch.zeros(1, 4, 3), cu_seqlens=torch.tensor([0, 3], dtype=torch.int32)),
+     "ALIF: cu_seqlens must run from 0 to 4, got 0 to 3"),
+    (lambda: Neuron(3)(torch.zeros(1, 2, 3)), "Neuron does not define dynamics"),
+    (lambda: Config().build(), "Config does not define build"),
+    (lambda: Threshold(0), "Threshold: features must be a positive integer, got 0"),
+]  # fmt: skip
+
+
+def test_bad_calls_are_named(subtests):
+    for call, message in BAD_CALLS:
+        with subtests.test(message), pytest.raises((ValueError, NotImplementedError), match=message):
+            call()

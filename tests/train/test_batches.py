@@ -60,17 +60,17 @@ def assert_equal(one: list, other: list) -> None:
         assert a.cu_seqlens is None or torch.equal(a.cu_seqlens, b.cu_seqlens)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_plan_knows_when_validations_come(name):
-    count, settings = SETTINGS[name]
-    config = run(**settings)
-    plan = Plan.of(config, fixed(count))
-    assert plan.epoch == count // config.batch
-    assert plan.steps == (config.steps or config.epochs * plan.epoch)
-    # After every `between` steps, counted from the first one, and after the last.
-    due = sorted({*range(plan.between, plan.steps, plan.between), plan.steps})
-    assert [step for step in range(1, plan.steps + 1) if plan.validates(step)] == due
-    assert all(plan.stop(step) == next(stop for stop in due if stop > step) for step in range(plan.steps))
+def test_a_plan_knows_when_validations_come(subtests):
+    for name, (count, settings) in SETTINGS.items():
+        with subtests.test(name):
+            config = run(**settings)
+            plan = Plan.of(config, fixed(count))
+            assert plan.epoch == count // config.batch
+            assert plan.steps == (config.steps or config.epochs * plan.epoch)
+            # After every `between` steps, counted from the first one, and after the last.
+            due = sorted({*range(plan.between, plan.steps, plan.between), plan.steps})
+            assert [step for step in range(1, plan.steps + 1) if plan.validates(step)] == due
+            assert all(plan.stop(step) == next(stop for stop in due if stop > step) for step in range(plan.steps))
 
 
 def test_a_batch_above_the_training_split_is_refused():
@@ -80,14 +80,14 @@ def test_a_batch_above_the_training_split_is_refused():
 
 
 @pytest.mark.parametrize("kind", SPLITS)
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_run_resumes_with_the_same_batches_from_any_step(name, kind):
-    count, settings = SETTINGS[name]
-    split, config = SPLITS[kind](count), run(**settings)
-    whole = trained(split, config)
-    assert len(whole) == Plan.of(config, split).steps
-    for step in range(len(whole) + 1):
-        assert_equal(trained(split, config, step), whole[step:])
+def test_a_run_resumes_with_the_same_batches_from_any_step(subtests, kind):
+    for name, (count, settings) in SETTINGS.items():
+        with subtests.test(name):
+            split, config = SPLITS[kind](count), run(**settings)
+            whole = trained(split, config)
+            assert len(whole) == Plan.of(config, split).steps
+            for step in range(len(whole) + 1):
+                assert_equal(trained(split, config, step), whole[step:])
 
 
 def test_an_epoch_uses_no_sequence_twice_and_each_epoch_and_seed_has_its_own_order():

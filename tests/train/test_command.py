@@ -17,17 +17,15 @@ from resofire.train import folder, progress
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A folder of one's own with a file, an empty folder and one that is taken; whatever else appears is a leftover."""
+    """The current folder, with an empty folder and one that is taken; whatever else appears is a leftover."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
-    before = sorted(tmp_path.rglob("*"))
-    yield
-    assert sorted(tmp_path.rglob("*")) == before
+    return tmp_path
 
 
-MISTAKES = [
+USAGE_ERRORS = [
     ("train", "train: recipe must be one of digits, digits-small, smnist, "),
     ("train digit", "(did you mean 'digits'?)"),
     ("train --out new digits", "train: recipe must be the first word, one of digits, "),
@@ -67,41 +65,44 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize(("line", "sentence"), MISTAKES, ids=[line.replace(" ", "_") for line, _ in MISTAKES])
-def test_a_usage_error_is_one_sentence_and_leaves_nothing(line, sentence, capsys, monkeypatch, tmp_path_factory):
+def test_a_usage_error_is_one_sentence_and_leaves_nothing(elsewhere, subtests, capsys, monkeypatch, tmp_path_factory):
     def no_network(*_, **__):
         raise OSError("no network")
 
     monkeypatch.setattr("urllib.request.urlopen", no_network)
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    assert cli.main(line.split()) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert captured.err.startswith("resofire: ")
-    assert sentence in captured.err
+    for line, sentence in USAGE_ERRORS:
+        before = sorted(elsewhere.rglob("*"))
+        with subtests.test(line):
+            assert cli.main(line.split()) == 2
+            captured = capsys.readouterr()
+            assert captured.out == ""
+            assert captured.err.count("\n") == 1
+            assert captured.err.startswith("resofire: ")
+            assert sentence in captured.err
+            assert sorted(elsewhere.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("facts", "settings", "sentence"),
-    [
-        ({"vocabulary": 18, "inputs": None}, {}, "model.vocabulary must be at least 18, the number of tokens of digits, got None"),
-        ({"pairs": True}, {}, "model must compare pairs, as digits needs, got a ClassifierConfig"),
-        ({"per_step": True}, {}, "model.pool must be 'none', since the labels of digits are one per time step, got 'mean'"),
-        ({}, {"sizes": (2, 8, 10)}, "model.inputs must be 1, the channels of digits, got 2"),
-        ({}, {"sizes": (1, 8, 9)}, "model.classes must be 10, the classes of digits, got 9"),
-        ({"vocabulary": 18, "inputs": None}, {"sizes": (1, 8, 10)}, "model.vocabulary must be at least 18, the number of tokens of digits, got None"),
-    ],
-)  # fmt: skip
-def test_a_network_that_does_not_fit_is_refused(facts, settings, sentence, tmp_path):
+UNFIT = [
+    ({"vocabulary": 18, "inputs": None}, {}, "model.vocabulary must be at least 18, the number of tokens of digits, got None"),
+    ({"pairs": True}, {}, "model must compare pairs, as digits needs, got a ClassifierConfig"),
+    ({"per_step": True}, {}, "model.pool must be 'none', since the labels of digits are one per time step, got 'mean'"),
+    ({}, {"sizes": (2, 8, 10)}, "model.inputs must be 1, the channels of digits, got 2"),
+    ({}, {"sizes": (1, 8, 9)}, "model.classes must be 10, the classes of digits, got 9"),
+    ({"vocabulary": 18, "inputs": None}, {"sizes": (1, 8, 10)}, "model.vocabulary must be at least 18, the number of tokens of digits, got None"),
+]  # fmt: skip
+
+
+def test_a_network_that_does_not_fit_is_refused(subtests, tmp_path):
     from resofire.recipes import digits
 
-    config = replace(digits(), model=models.FeedforwardConfig(**settings)) if settings else digits()
-    with pytest.raises(train.RunError) as refused:
-        train.train(config, replace(data.load("digits"), **facts), tmp_path / "run")
-    assert str(refused.value) == f"train: {sentence}"
-    assert not (tmp_path / "run").exists()
+    for facts, settings, sentence in UNFIT:
+        with subtests.test(sentence, settings=settings):
+            config = replace(digits(), model=models.FeedforwardConfig(**settings)) if settings else digits()
+            with pytest.raises(train.RunError) as refused:
+                train.train(config, replace(data.load("digits"), **facts), tmp_path / "run")
+            assert str(refused.value) == f"train: {sentence}"
+            assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("lacking", ["train", "test"])
@@ -126,15 +127,16 @@ def test_an_out_that_cannot_be_written_does_not_stay(tmp_path, capsys, monkeypat
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("line", ["--help", "train --help", "train digits --help", "train -h", "evaluate --help"])
-def test_help_names_what_there_is(line, capsys):
-    with pytest.raises(SystemExit) as end:
-        cli.main(line.split())
-    assert not end.value.code
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    assert {"--help": "train ", "train digits --help": "--epochs INT"}.get(line, "resofire ") in captured.out
-    assert line not in ("train --help", "train -h") or "psmnist-random-small" in captured.out
+def test_help_names_what_there_is(subtests, capsys):
+    for line in ["--help", "train --help", "train digits --help", "train -h", "evaluate --help"]:
+        with subtests.test(line):
+            with pytest.raises(SystemExit) as end:
+                cli.main(line.split())
+            assert not end.value.code
+            captured = capsys.readouterr()
+            assert captured.err == ""
+            assert {"--help": "train ", "train digits --help": "--epochs INT"}.get(line, "resofire ") in captured.out
+            assert line not in ("train --help", "train -h") or "psmnist-random-small" in captured.out
 
 
 def test_ctrl_c_outside_of_training_is_one_word(capsys, monkeypatch):

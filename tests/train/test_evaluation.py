@@ -188,13 +188,14 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("setting", BAD)
-def test_a_bad_setting_gets_one_sentence_with_its_name_and_value(setting):
-    for value in BAD[setting]:
-        with pytest.raises(ValueError, match=f"^RunConfig: {setting} must be ") as caught:
-            RunConfig(**{"name": "test", "task": "digits", "model": MODEL, setting: value})
-        assert str(caught.value).endswith(f"got {value!r}")
-        assert "\n" not in str(caught.value)
+def test_a_bad_setting_gets_one_sentence_with_its_name_and_value(subtests):
+    for setting, values in BAD.items():
+        with subtests.test(setting):
+            for value in values:
+                with pytest.raises(ValueError, match=f"^RunConfig: {setting} must be ") as caught:
+                    RunConfig(**{"name": "test", "task": "digits", "model": MODEL, setting: value})
+                assert str(caught.value).endswith(f"got {value!r}")
+                assert "\n" not in str(caught.value)
 
 
 GOOD = {
@@ -204,12 +205,13 @@ GOOD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("setting", GOOD)
-def test_a_config_comes_back_from_json_with_any_setting(setting):
-    for value in GOOD[setting]:
-        config = RunConfig(**{"name": "test", "task": "digits", "model": MODEL, setting: value})
-        assert getattr(config, setting) == value
-        assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+def test_a_config_comes_back_from_json_with_any_setting(subtests):
+    for setting, values in GOOD.items():
+        with subtests.test(setting):
+            for value in values:
+                config = RunConfig(**{"name": "test", "task": "digits", "model": MODEL, setting: value})
+                assert getattr(config, setting) == value
+                assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
 def test_the_config_of_every_recipe_comes_back_from_json():
@@ -217,22 +219,27 @@ def test_the_config_of_every_recipe_comes_back_from_json():
         assert RunConfig.from_json(json.loads(json.dumps(recipe().to_json()))) == recipe(), name
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [({"kind": "ClassifierConfig"}, "ClassifierConfig has no setting"), ({"colour": 1}, "no setting 'colour'"),
-     ({"batch": "64"}, "batch must be"), ({"task_settings": [1]}, "task_settings must be a dict"),
-     ({"task_settings": {"a": {"kind": "X"}}}, "kind must be one of"), ({"model": None}, "model must be"),
-     ({"model": {"kind": "PRFConfig"}}, "model must be the config of a network")],
-)  # fmt: skip
-def test_a_config_that_was_tampered_with_is_refused(change, words):
-    with pytest.raises(ValueError, match=words):
-        RunConfig.from_json({**RECIPES["digits"]().to_json(), **change})
+TAMPERED = [
+    ({"kind": "ClassifierConfig"}, "ClassifierConfig has no setting"),
+    ({"colour": 1}, "no setting 'colour'"),
+    ({"batch": "64"}, "batch must be"),
+    ({"task_settings": [1]}, "task_settings must be a dict"),
+    ({"task_settings": {"a": {"kind": "X"}}}, "kind must be one of"),
+    ({"model": None}, "model must be"),
+    ({"model": {"kind": "PRFConfig"}}, "model must be the config of a network"),
+]
 
 
-@pytest.mark.parametrize("described", [None, 3, "x", [], {}, MODEL])
-def test_what_is_no_config_of_a_run_is_refused(described):
-    with pytest.raises((ValueError, TypeError)):
-        RunConfig.from_json(described)
+def test_a_config_that_was_tampered_with_is_refused(subtests):
+    for change, words in TAMPERED:
+        with subtests.test(words), pytest.raises(ValueError, match=words):
+            RunConfig.from_json({**RECIPES["digits"]().to_json(), **change})
+
+
+def test_what_is_no_config_of_a_run_is_refused(subtests):
+    for described in [None, 3, "x", [], {}, MODEL]:
+        with subtests.test(described=described), pytest.raises((ValueError, TypeError)):
+            RunConfig.from_json(described)
 
 
 @pytest.mark.parametrize("neuron", [NEURON, LIFConfig()], ids=["PRF", "LIF"])

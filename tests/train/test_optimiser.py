@@ -50,15 +50,16 @@ def expected(model: nn.Module) -> dict[str, str]:
     return group
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_parameter_is_in_the_one_group_it_belongs_to(name):
-    model = build(MODELS[name])
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    made = groups(model, run())
-    placed = [(names[id(parameter)], group["name"]) for group in made for parameter in group["params"]]
-    assert len(placed) == len(names)
-    assert dict(placed) == expected(model)
-    assert all(group["params"] for group in made)
+def test_every_parameter_is_in_the_one_group_it_belongs_to(subtests):
+    for name in MODELS:
+        with subtests.test(name):
+            model = build(MODELS[name])
+            names = {id(parameter): name for name, parameter in model.named_parameters()}
+            made = groups(model, run())
+            placed = [(names[id(parameter)], group["name"]) for group in made for parameter in group["params"]]
+            assert len(placed) == len(names)
+            assert dict(placed) == expected(model)
+            assert all(group["params"] for group in made)
 
 
 def test_neurons_have_their_own_rate_and_only_weights_decay():
