@@ -47,7 +47,7 @@ def chunk_rows(current: Tensor, cu_seqlens: Tensor | None) -> int:
 
 
 class Inputs(NamedTuple):
-    """The tensors that a walk reads, forward and backward."""
+    """The tensors that a scan reads, forward and backward."""
 
     current: Tensor  # [B, T, N], or [1, S, N] when packed
     coefficients: Tensor  # [4 or 2, N], as at the top of this file
@@ -67,7 +67,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The settings of a walk; at the operator's boundary they follow the tensors, in this order."""
+    """The settings of a scan; in the operators' schema they follow the tensors, in this order."""
 
     reset: str
     full: bool  # whether the spike inside the reset carries a gradient

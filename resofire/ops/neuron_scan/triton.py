@@ -1,16 +1,15 @@
 """The scan of both neurons on the GPU, in Triton.
 
-A program walks one sequence and one block of lanes, a thread per lane, with the state in registers; it reads some
-steps ahead, since a walk that waited for each step's memory would do little else. Backwards it goes chunk by chunk
-from the last, walks each group of steps again from the chunk's checkpoint, and keeps them in registers too: nothing
-passes from thread to thread, and there is no scratch memory.
+A program runs one sequence and one block of lanes, a thread per lane, with the state in registers; it reads some steps
+ahead to hide the memory latency. The backward pass runs chunk by chunk from the last, recomputes each group of steps
+from the chunk's checkpoint, and keeps them in registers too: no communication between threads, no scratch memory.
 
-Without a reset the neuron is linear. Where sequences and lanes are too few to fill the device (`time_parallel`), all
-chunks are then walked at once, three times over: from zero, to learn what each adds; from chunk to chunk, to learn what
-each begins with; and from there, to spike. The gradient goes the same way back.
+Without a reset the neuron is linear. If sequences and lanes are too few to fill the device (`time_parallel`), chunks
+then run in parallel, in three passes: from a zero state, for the contribution of each chunk; from chunk to chunk, for
+the initial state of each; and from there, for the spikes. The gradient does the same backwards.
 
-The equation of a step stands once (`_step`), and so does its derivative (`_step_back`). Each sequence, lane and chunk
-has sums of its own, added up in a fixed order: no atomics, the same bits every time.
+`_step` alone has the equation of a step, `_step_back` its derivative. Each sequence, lane
+and chunk has its own sums, added in a fixed order: no atomics, the same bits every time.
 """
 
 import torch

@@ -26,7 +26,7 @@ class Block(NamedTuple):
     """One call of the block. The operator's arguments have these names, in this order."""
 
     u: Tensor  # [B, T, N], or [1, S, N] packed with cu_seqlens
-    coefficients: Tensor  # [K, C, N] of K = 1 or 2 temporal neurons, the second walks backwards; see `ops.neuron_scan`
+    coefficients: Tensor  # [K, C, N] of K = 1 or 2 temporal neurons, the second reversed; see `ops.neuron_scan`
     gamma: Tensor | None  # [N]: the norm in front of them, γ (u - mean) inverse + β; None for none
     beta: Tensor | None
     token_weight: Tensor  # [N, K N]
