@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from ..models import ClassifierConfig
 from ..plot import figure, hatches, styled
-from ..recipes import text_small
 from ..train import RunConfig
 from .pages import percent, table
+from .recipes import text_small_paper
 from .workplace import Workplace, by_chance
 
 TITLE = "Which spikes need a trained amplitude: α on Text"
@@ -31,7 +31,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
 
 
 def _config(which: str) -> RunConfig:
-    recipe = text_small()
+    recipe = text_small_paper()
     assert isinstance(recipe.model, ClassifierConfig)
     return replace(recipe, model=replace(recipe.model, amplitude=which), batch=BATCH)
 

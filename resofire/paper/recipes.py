@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from ..models import FeedforwardConfig
 from ..nn import LIFConfig, PRFConfig
-from ..recipes import recipe
+from ..recipes import recipe, text_paper
 from ..train import RunConfig
 
 SIZES = (1, 64, 256, 256, 10)
@@ -69,6 +69,12 @@ def decay(beta: float = 0.9, theta: float = math.pi / 2) -> RunConfig:
     run = _run("decay", neuron, "psmnist-bitrev", 50, gain=3.0 / _kernel_norm(beta, theta))
     # A slow decay sums its input, so a step of the weights goes far: the default learning rate is too high.
     return replace(run, lr=1e-3)
+
+
+def text_small_paper() -> RunConfig:
+    """`text-paper` with three blocks of 128 channels and 10 epochs, for ablations of the paper's settings."""
+    large = text_paper()
+    return replace(large, name="text-small", model=replace(large.model, features=128, depth=3), batch=32, epochs=10)
 
 
 def _kernel_norm(beta: float, theta: float) -> float:

@@ -61,14 +61,16 @@ def text_paper() -> RunConfig:
 
 @recipe
 def text() -> RunConfig:
-    """Text."""
-    return replace(text_paper(), name="text")
+    """Text, with memories from two characters on (Δ up to 1), and regularised: see docs/experiments/arena-text.md."""
+    model = replace(TEXT, neuron=replace(TEXT.neuron, delta=(1e-3, 1.0)), dropout=0.1)
+    return replace(text_paper(), name="text", model=model, ema=0.999, recalibrate=64, label_smoothing=0.05)
 
 
 @recipe
 def text_small() -> RunConfig:
     """Three blocks of 128 channels, 10 epochs."""
-    return replace(text(), name="text-small", model=replace(TEXT, features=128, depth=3), batch=32, epochs=10)
+    large = text()
+    return replace(large, name="text-small", model=replace(large.model, features=128, depth=3), batch=32, epochs=10)
 
 
 @recipe
