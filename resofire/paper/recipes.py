@@ -20,6 +20,7 @@ from dataclasses import replace
 from ..models import FeedforwardConfig
 from ..nn import LIFConfig, PRFConfig
 from ..recipes import recipe, text_paper
+from ..recipes.arena import TEXT
 from ..train import RunConfig
 
 SIZES = (1, 64, 256, 256, 10)
@@ -73,8 +74,7 @@ def decay(beta: float = 0.9, theta: float = math.pi / 2) -> RunConfig:
 
 def text_small_paper() -> RunConfig:
     """`text-paper` with three blocks of 128 channels and 10 epochs, for ablations of the paper's settings."""
-    large = text_paper()
-    return replace(large, name="text-small", model=replace(large.model, features=128, depth=3), batch=32, epochs=10)
+    return replace(text_paper(), name="text-small", model=replace(TEXT, features=128, depth=3), batch=32, epochs=10)
 
 
 def _kernel_norm(beta: float, theta: float) -> float:

@@ -14,13 +14,14 @@ from ..train import RunConfig
 from .registry import recipe
 
 
-def _neuron(divisor: float, tau: float = 2.0) -> PRFConfig:
-    """θ from 0 to 2π / `divisor`."""
-    return PRFConfig(tau=tau, delta=(1e-3, 1e-1), theta=(0.0, 2 * math.pi / divisor))
+def _neuron(divisor: float, tau: float = 2.0, delta: float = 0.1) -> PRFConfig:
+    """Δ from 0.001 to `delta`, θ from 0 to 2π / `divisor`."""
+    return PRFConfig(tau=tau, delta=(1e-3, delta), theta=(0.0, 2 * math.pi / divisor))
 
 
 LISTOPS = ClassifierConfig(vocabulary=18, classes=10, features=128, depth=8, neuron=_neuron(12), prenorm=False)
 TEXT = ClassifierConfig(vocabulary=134, classes=2, features=256, depth=6, neuron=_neuron(16))
+TEXT_WIDE = replace(TEXT, neuron=_neuron(16, delta=1.0), dropout=0.1)
 RETRIEVAL = RetrievalConfig(vocabulary=98, features=256, depth=6, neuron=_neuron(14))
 IMAGE = ClassifierConfig(
     inputs=1, classes=10, features=512, depth=6, neuron=_neuron(0.25), bidirectional=True, prenorm=False, dropout=0.1
@@ -62,15 +63,13 @@ def text_paper() -> RunConfig:
 @recipe
 def text() -> RunConfig:
     """Text, with memories from two characters on (Δ up to 1), and regularised: see docs/experiments/arena-text.md."""
-    model = replace(TEXT, neuron=replace(TEXT.neuron, delta=(1e-3, 1.0)), dropout=0.1)
-    return replace(text_paper(), name="text", model=model, ema=0.999, recalibrate=64, label_smoothing=0.05)
+    return replace(text_paper(), name="text", model=TEXT_WIDE, ema=0.999, recalibrate=64, label_smoothing=0.05)
 
 
 @recipe
 def text_small() -> RunConfig:
     """Three blocks of 128 channels, 10 epochs."""
-    large = text()
-    return replace(large, name="text-small", model=replace(large.model, features=128, depth=3), batch=32, epochs=10)
+    return replace(text(), name="text-small", model=replace(TEXT_WIDE, features=128, depth=3), batch=32, epochs=10)
 
 
 @recipe
