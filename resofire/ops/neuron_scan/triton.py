@@ -8,8 +8,8 @@ Without a reset the neuron is linear. If sequences and lanes are too few to fill
 then run in parallel, in three passes: from a zero state, for the contribution of each chunk; from chunk to chunk, for
 the initial state of each; and from there, for the spikes. The gradient does the same backwards.
 
-`_step` alone has the equation of a step, `_step_back` its derivative. Each sequence, lane
-and chunk has its own sums, added in a fixed order: no atomics, the same bits every time.
+`_step` alone has the equation of a step, `_step_back` its derivative. Each sequence, lane and chunk has its
+own sums, added in a fixed order: no atomics, the same bits every time.
 """
 
 import torch
