@@ -65,8 +65,11 @@ BOTH = (torch.float64, torch.float32)
 # A user's own surrogate takes seconds to compile, for each type: one of the two is deep.
 COMPILED = {"rectangle and a user's own": torch.float64, "a user's own and another ATan": torch.float32}
 CASES_AND_TYPES = [
-    *((case, (COMPILED[case],) if case in COMPILED else BOTH) for case in CASES),
-    *(pytest.param(case, tuple({*BOTH} - {dtype}), marks=pytest.mark.deep) for case, dtype in COMPILED.items()),
+    *(pytest.param(case, (COMPILED[case],) if case in COMPILED else BOTH, id=case) for case in CASES),
+    *(
+        pytest.param(case, tuple({*BOTH} - {dtype}), marks=pytest.mark.deep, id=f"{case}, the other type")
+        for case, dtype in COMPILED.items()
+    ),
 ]
 
 

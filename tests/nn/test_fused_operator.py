@@ -145,7 +145,11 @@ def operands(dtype: torch.dtype, packed: bool, bidirectional: bool, resonant: bo
 
 # Half of the combinations have every pair of settings; the others are deep.
 OPCHECKS = [
-    pytest.param(dtype, packed, strided, marks=pytest.mark.deep if (dtype.itemsize == 8) ^ packed ^ strided else ())
+    pytest.param(
+        *(dtype, packed, strided),
+        marks=pytest.mark.deep if (dtype.itemsize == 8) ^ packed ^ strided else (),
+        id=f"{dtype}, {'LIF, packed' if packed else 'PRF'}, {'strided' if strided else 'contiguous'}",
+    )
     for dtype in (torch.float32, torch.float64)
     for packed in (False, True)
     for strided in (False, True)
