@@ -95,8 +95,8 @@ USAGE_ERRORS = [
 def test_a_usage_error_is_one_sentence_and_exits_2(subtests, capsys):
     for arguments, sentence in USAGE_ERRORS:
         with subtests.test(" ".join(arguments)):
-            assert cli.main(arguments) == 2
-            captured = capsys.readouterr()
+            code, captured = cli.main(arguments), capsys.readouterr()
+            assert code == 2
             if sentence is None:
                 assert captured.err.endswith("got 'lits' (did you mean 'list'?)\n")
             else:

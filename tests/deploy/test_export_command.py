@@ -108,8 +108,8 @@ def test_a_usage_error_is_one_sentence_and_leaves_nothing(subtests, capsys, tmp_
     monkeypatch.chdir(tmp_path)
     for arguments, message in USAGE_ERRORS:
         with subtests.test(message):
-            assert cli.main(["export", *arguments]) == 2
-            printed = capsys.readouterr().err
+            code, printed = cli.main(["export", *arguments]), capsys.readouterr().err
+            assert code == 2
             assert message in printed
             assert printed.count("\n") == 1
             assert not list(tmp_path.iterdir())

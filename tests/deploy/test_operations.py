@@ -45,8 +45,8 @@ def fire(neurons, i, z, states, tally):
         return seen >= float(neurons.threshold[i])
     u, r = states[i]
     re, im, current = (Number(float(each[i]), tally) for each in (neurons.phi_re, neurons.phi_im, neurons.current))
-    given = seen + current
-    u, r = (re * u - im * r + given, im * u + re * r) if neurons.kind == "prf" else (re * u + given, r)
+    drive = seen + current
+    u, r = (re * u - im * r + drive, im * u + re * r) if neurons.kind == "prf" else (re * u + drive, r)
     fired = u >= float(neurons.threshold[i])
     if fired and neurons.reset == "soft":
         u = u - Number(float(neurons.threshold[i]), tally)
@@ -56,30 +56,32 @@ def fire(neurons, i, z, states, tally):
     return fired
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if "bidirectional" not in name])
-def test_a_layer_adds_rows_compares_and_multiplies_its_state_only(case):
-    folded = fold(network(CASES[case]))
-    x = make_input(CASES[case], STEPS).numpy()
-    tally, spikes = layers_counted(folded, x)
-    for ours, theirs in zip(spikes, run(folded, x).spikes, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    done = tally.done
-    assert not [kind for _, kind in done if kind in ("mac", "nonlinear")]
-    for kind, products in PRODUCTS.items():
-        count = sum(layer.neurons[0].count for layer in folded.layers if layer.neurons[0].kind == kind)
-        assert done[kind, "multiply"] == products * count * STEPS
-        assert done[kind, "compare"] == count * STEPS
-    rows = sum(int(fired.sum()) * layer.rows.shape[1] for fired, layer in zip(spikes, folded.layers, strict=True))
-    assert done["synapses", "ac"] == rows > 0
-    assert {kind for place, kind in done if place == "synapses"} == {"ac"}
-    rates = [fired.mean() for fired in spikes]
-    counted = operations(replace(folded, pool="last"), rates, STEPS)
-    for kind in ("ac", "multiply", "add", "compare"):
-        assert counted.per_inference(kind) == pytest.approx(
-            sum(count for (_, each), count in done.items() if each == kind)
-        )
-    dense = 0 if folded.tokens else folded.table.size * STEPS
-    assert counted.per_inference("mac") == dense + folded.head.size
+def test_a_layer_adds_rows_compares_and_multiplies_its_state_only(subtests):
+    for case in (name for name in CASES if "bidirectional" not in name):
+        with subtests.test(case):
+            folded = fold(network(CASES[case]))
+            x = make_input(CASES[case], STEPS).numpy()
+            tally, spikes = layers_counted(folded, x)
+            for ours, theirs in zip(spikes, run(folded, x).spikes, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+            done = tally.done
+            assert not [kind for _, kind in done if kind in ("mac", "nonlinear")]
+            for kind, products in PRODUCTS.items():
+                count = sum(layer.neurons[0].count for layer in folded.layers if layer.neurons[0].kind == kind)
+                assert done[kind, "multiply"] == products * count * STEPS
+                assert done[kind, "compare"] == count * STEPS
+            rows = sum(
+                int(fired.sum()) * layer.rows.shape[1] for fired, layer in zip(spikes, folded.layers, strict=True)
+            )
+            assert done["synapses", "ac"] == rows > 0
+            assert {kind for place, kind in done if place == "synapses"} == {"ac"}
+            rates = [fired.mean() for fired in spikes]
+            counted = operations(replace(folded, pool="last"), rates, STEPS)
+            for kind in ("ac", "multiply", "add", "compare"):
+                recorded = sum(count for (_, each), count in done.items() if each == kind)
+                assert counted.per_inference(kind) == pytest.approx(recorded)
+            dense = 0 if folded.tokens else folded.table.size * STEPS
+            assert counted.per_inference("mac") == dense + folded.head.size
 
 
 def test_rates_must_be_one_for_each_layer():

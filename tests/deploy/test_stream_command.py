@@ -153,8 +153,9 @@ def test_a_usage_error_is_one_sentence(subtests, tmp_path, capsys):
     for text, arguments, message in USAGE_ERRORS:
         with subtests.test(message):
             (tmp_path / "x.txt").write_text(text)
-            assert cli.main(["stream", "digits", str(tmp_path / "x.txt"), *arguments]) == 2
+            code = cli.main(["stream", "digits", str(tmp_path / "x.txt"), *arguments])
             assert message in capsys.readouterr().err
+            assert code == 2
 
 
 def test_files_and_networks_that_are_not_there(tmp_path, capsys):

@@ -16,21 +16,24 @@ def sequences(config, count, steps):
     return np.stack([make_input(config, steps, seed).numpy() for seed in range(count)])
 
 
-@pytest.mark.parametrize("case", CAUSAL)
-def test_a_stream_fires_as_the_whole_sequence(case):
-    folded = fold(network(CASES[case]))
-    x = sequences(CASES[case], 2, 40)
-    stream = Stream(folded, 2)
-    spikes = np.zeros((2, 40, sum(layer.neurons[0].count for layer in folded.layers)), np.uint8)
-    scores = stream.feed(x, every=True, spikes=spikes)
-    for b in range(2):
-        expected = run(folded, x[b])
-        np.testing.assert_array_equal(spikes[b], np.concatenate(expected.spikes, 1))
-        np.testing.assert_allclose(scores[b] if folded.pool == "none" else scores[b, -1], expected.scores, atol=1e-9)
-    np.testing.assert_allclose(
-        stream.fire_rates().mean(0) * [layer.neurons[0].count for layer in folded.layers],
-        [spikes[..., a:b].sum() / 80 for a, b in _places(folded)],
-    )
+def test_a_stream_fires_as_the_whole_sequence(subtests):
+    for case in CAUSAL:
+        with subtests.test(case):
+            folded = fold(network(CASES[case]))
+            x = sequences(CASES[case], 2, 40)
+            stream = Stream(folded, 2)
+            spikes = np.zeros((2, 40, sum(layer.neurons[0].count for layer in folded.layers)), np.uint8)
+            scores = stream.feed(x, every=True, spikes=spikes)
+            for b in range(2):
+                expected = run(folded, x[b])
+                np.testing.assert_array_equal(spikes[b], np.concatenate(expected.spikes, 1))
+                np.testing.assert_allclose(
+                    scores[b] if folded.pool == "none" else scores[b, -1], expected.scores, atol=1e-9
+                )
+            np.testing.assert_allclose(
+                stream.fire_rates().mean(0) * [layer.neurons[0].count for layer in folded.layers],
+                [spikes[..., a:b].sum() / 80 for a, b in _places(folded)],
+            )
 
 
 def _places(folded):

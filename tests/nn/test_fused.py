@@ -61,12 +61,24 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_fused_block_is_the_composed_one(case, subtests):
+BOTH = (torch.float64, torch.float32)
+# A user's own surrogate takes seconds to compile, for each type: one of the two is deep.
+COMPILED = {"rectangle and a user's own": torch.float64, "a user's own and another ATan": torch.float32}
+CASES_AND_TYPES = [
+    *(pytest.param(case, (COMPILED[case],) if case in COMPILED else BOTH, id=case) for case in CASES),
+    *(
+        pytest.param(case, tuple({*BOTH} - {dtype}), marks=pytest.mark.deep, id=f"{case}, the other type")
+        for case, dtype in COMPILED.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "dtypes"), CASES_AND_TYPES)
+def test_the_fused_block_is_the_composed_one(case, dtypes, subtests):
     settings = {"features": 37, **CASES[case]}
     if settings.get("cu_seqlens") is not None:
         settings["shape"] = (1, 90)
-    for dtype in (torch.float64, torch.float32):
+    for dtype in dtypes:
         with subtests.test(str(dtype)):
             compare(dtype=dtype, **settings)
 

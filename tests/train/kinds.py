@@ -1,7 +1,7 @@
 """Five kinds of tiny runs on synthetic data, and a program that trains, resumes or records them.
 
     python kinds.py train KIND FOLDER      from the beginning
-    python kinds.py resume KIND FOLDER     from the newest checkpoint
+    python kinds.py resume KIND FOLDER     from the newest checkpoint; more pairs of KIND and FOLDER may follow
     python kinds.py record KIND FOLDER     FOLDER/interrupted, FOLDER/finished and FOLDER/expected.json
 
 `fixtures/` was recorded with version 0.1.0 (commit 58773bf, on the Lightning Trainer), one thread per process.
@@ -125,11 +125,12 @@ def record(kind: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    verb, kind, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    verb, *pairs = sys.argv[1:]
     torch.set_num_threads(1)
-    if verb == "train":
-        train(config(kind), task(kind), folder, devices=DEVICES.get(kind, 1))
-    elif verb == "resume":
-        resume(folder, task(kind))
-    else:
-        record(kind, folder)
+    for kind, folder in zip(pairs[::2], map(Path, pairs[1::2]), strict=True):
+        if verb == "train":
+            train(config(kind), task(kind), folder, devices=DEVICES.get(kind, 1))
+        elif verb == "resume":
+            resume(folder, task(kind))
+        else:
+            record(kind, folder)

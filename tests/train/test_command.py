@@ -14,17 +14,6 @@ from commands import STEPS, begin, last_line, weights
 from resofire import cli, data, models, train
 from resofire.train import folder, progress
 
-
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    """The current folder, with an empty folder and one that is taken; whatever else appears is a leftover."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "file").touch()
-    return tmp_path
-
-
 USAGE_ERRORS = [
     ("train", "train: recipe must be one of digits, digits-small, smnist, "),
     ("train digit", "(did you mean 'digits'?)"),
@@ -65,22 +54,29 @@ USAGE_ERRORS = [
 ]  # fmt: skip
 
 
-def test_a_usage_error_is_one_sentence_and_leaves_nothing(elsewhere, subtests, capsys, monkeypatch, tmp_path_factory):
+def test_a_usage_error_is_one_sentence_and_leaves_nothing(subtests, capsys, monkeypatch, tmp_path, tmp_path_factory):
     def no_network(*_, **__):
         raise OSError("no network")
 
     monkeypatch.setattr("urllib.request.urlopen", no_network)
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    for line, sentence in USAGE_ERRORS:
-        before = sorted(elsewhere.rglob("*"))
+    for number, (line, sentence) in enumerate(USAGE_ERRORS):
+        # A current folder of its own for each line, so that none hides what an earlier one left.
+        current = tmp_path / str(number)
+        (current / "empty").mkdir(parents=True)
+        (current / "taken").mkdir()
+        (current / "taken" / "file").touch()
+        before = sorted(current.rglob("*"))
+        monkeypatch.chdir(current)
         with subtests.test(line):
-            assert cli.main(line.split()) == 2
+            code = cli.main(line.split())
             captured = capsys.readouterr()
+            assert code == 2
             assert captured.out == ""
             assert captured.err.count("\n") == 1
             assert captured.err.startswith("resofire: ")
             assert sentence in captured.err
-            assert sorted(elsewhere.rglob("*")) == before
+            assert sorted(current.rglob("*")) == before
 
 
 UNFIT = [

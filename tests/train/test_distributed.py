@@ -69,7 +69,7 @@ def test_two_processes(alone, tmp_path):
     assert "deprecated" not in err
 
 
-@pytest.mark.parametrize(("nodes", "processes"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize(("nodes", "processes"), [(2, 1), pytest.param(1, 2, marks=pytest.mark.deep)])
 def test_two_processes_by_torchrun(nodes, processes, alone, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -87,7 +87,7 @@ def test_two_processes_by_torchrun(nodes, processes, alone, tmp_path):
     require_same(tmp_path / "run", alone, processes)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.deep), 1])
 def test_a_killed_process_ends_the_other(victim, tmp_path):
     """Gloo's error has no type of its own: the process that is left finds that its peer is gone."""
     folder = tmp_path / "run"

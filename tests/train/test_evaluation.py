@@ -224,7 +224,7 @@ TAMPERED = [
     ({"colour": 1}, "no setting 'colour'"),
     ({"batch": "64"}, "batch must be"),
     ({"task_settings": [1]}, "task_settings must be a dict"),
-    ({"task_settings": {"a": {"kind": "X"}}}, "kind must be one of"),
+    ({"task_settings": {"a": {"kind": "X"}}}, "'X' is not a class of this version of resofire"),
     ({"model": None}, "model must be"),
     ({"model": {"kind": "PRFConfig"}}, "model must be the config of a network"),
 ]

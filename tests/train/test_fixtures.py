@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from kinds import KINDS, config, digest, machine, task
+from kinds import DEVICES, KINDS, config, digest, machine, task
 from safetensors.torch import load_file
 
 from resofire import models, train
@@ -30,12 +30,22 @@ def one_thread(*arguments):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_interrupted_run_is_resumed_to_the_recorded_bits(kind, tmp_path):
-    folder, fixture = tmp_path / "run", FIXTURES / kind
-    shutil.copytree(fixture / "interrupted", folder)
-    resumed = one_thread("resume", kind, folder)
-    assert resumed.returncode == 0, resumed.stderr
+def test_interrupted_runs_are_resumed_to_the_recorded_bits(subtests, tmp_path):
+    for kind in KINDS:
+        shutil.copytree(FIXTURES / kind / "interrupted", tmp_path / kind)
+    # Those of one process one after the other in the same program.
+    alone = [each for kind in KINDS if kind not in DEVICES for each in (kind, tmp_path / kind)]
+    for pairs in (alone, *((kind, tmp_path / kind) for kind in DEVICES)):
+        resumed = one_thread("resume", *pairs)
+        assert resumed.returncode == 0, resumed.stderr
+    for kind in KINDS:
+        with subtests.test(kind):
+            assert_recorded(kind, tmp_path / kind)
+
+
+def assert_recorded(kind, folder):
+    """To the bit on the processor of the fixtures, and closely on any other."""
+    fixture = FIXTURES / kind
     expected = json.loads((fixture / "expected.json").read_text())
     result = json.loads((folder / "result.json").read_text())
     last, recorded = checkpoints.newest(folder).state["model"], load_file(fixture / "last.safetensors")

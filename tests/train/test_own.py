@@ -77,18 +77,6 @@ class OnlySteps:
             raise OSError(5, "stopped by the test")
 
 
-@pytest.fixture
-def registered(monkeypatch):
-    """`Plain` can be built and loaded, as a registered config can."""
-    real = models.build
-    build = lambda config: config.build() if isinstance(config, PlainConfig) else real(config)  # noqa: E731
-    for place in ("resofire.models.build", "resofire.train.checks.build", "resofire.train.run.build"):
-        monkeypatch.setattr(place, build)
-    kinds = getattr(models.storage, "CONFIGS", {})
-    monkeypatch.setitem(kinds, "PlainConfig", PlainConfig)
-
-
-@pytest.mark.usefixtures("registered")
 def test_a_network_without_neurons_trains_and_resumes_from_its_own_weights(tmp_path):
     plain = PlainConfig(sizes=(2, 1, 3))
     model = Plain(plain)

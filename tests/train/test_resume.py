@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -63,11 +64,23 @@ def whole(tmp_path_factory):
     return folder
 
 
-def test_killed_anywhere_it_ends_in_the_same_bits(whole, tmp_path):
-    task, folder = data.load("digits"), tmp_path / "run"
+@pytest.fixture(scope="module")
+def killed_in_step_10(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed") / "run"
+    killed(folder, "step", 10, CONFIG)
+    return folder
+
+
+@pytest.fixture
+def interrupted(killed_in_step_10, tmp_path):
+    """A copy of a run that was killed in its tenth step."""
+    return shutil.copytree(killed_in_step_10, tmp_path / "run")
+
+
+def test_killed_anywhere_it_ends_in_the_same_bits(whole, interrupted):
+    task, folder = data.load("digits"), interrupted
     # In the tenth step; while the third checkpoint after that is written (its file, then its folder, is synced; the
     # first four calls are for run.json and the logs); in a validation.
-    killed(folder, "step", 10, CONFIG)
     assert checkpoints.newest(folder).state["step"] == 9
     killed(folder, "writing", 9)
     at = checkpoints.newest(folder).state["step"]
@@ -111,9 +124,8 @@ def test_a_finished_run_is_not_trained_again(whole):
         train.resume(whole, data.load("digits"))
 
 
-def test_other_data_of_the_same_name_are_refused(tmp_path):
-    folder, task = tmp_path / "run", data.load("digits")
-    killed(folder, "step", 10, CONFIG)
+def test_other_data_of_the_same_name_are_refused(interrupted):
+    folder, task = interrupted, data.load("digits")
     before = sorted(folder.rglob("*"))
     fewer = Split(task["test"].stored[1:], task["test"].labels[1:], kind="values", form=task["test"].form)
     with pytest.raises(train.RunError, match=r"must be the data that .* was begun with, got a test split of 299 "):
@@ -122,9 +134,8 @@ def test_other_data_of_the_same_name_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut"])
-def test_a_lost_network_is_selected_again(damage, tmp_path, capsys):
-    folder, task = tmp_path / "run", data.load("digits")
-    killed(folder, "step", 10, CONFIG)
+def test_a_lost_network_is_selected_again(damage, interrupted, capsys):
+    folder, task = interrupted, data.load("digits")
     file = folder / "model.safetensors"
     if damage == "gone":
         file.unlink()
