@@ -48,7 +48,7 @@ SIGNATURES = {
     resofire.nn.SpikeLinear: "(in_features, out_features, bias=True, *, backend='auto')",
     resofire.nn.SDTCM: f"(features, *, neuron={resofire.nn.PRFConfig()}, bidirectional=False, norm='batch', "
     "prenorm=True, dropout=0.0, amplitude='sn', spatial_threshold=0.5, surrogate=ATan(alpha=2.0), backend='auto', "
-    "clock=0.0)",
+    "clock=0.0, gradient_dtype='float32')",
     resofire.nn.fire_rates: "(model, *, gradient=False)",
     resofire.nn.summed: "(x, group=None)",
     resofire.nn.synchronise: "(model, group=None)",

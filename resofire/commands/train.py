@@ -69,8 +69,10 @@ class Train:
         try:
             return train.train(self.config, task, folder, devices=self.devices or 1)
         except train.RunError:
+            # Neither the folder nor an empty runs/ stays.
             with contextlib.suppress(OSError):
                 folder.rmdir()
+                folder.parent.rmdir()
             raise
 
 

@@ -123,8 +123,9 @@ class Neuron(Firing, Configurable):
     def init_state(self, batch: int) -> Any:
         """The zero state of `batch` sequences, each field [B, N]. `scan` and `step` take None for the same."""
         like = next((value for value in (*self.parameters(), *self.buffers()) if value.is_floating_point()), None)
-        zeros = torch.zeros(batch, self.features) if like is None else like.new_zeros(batch, self.features)
-        return self.state_type(*(in_full(zeros) for _ in self.states))
+        device = None if like is None else like.device
+        dtype = torch.float64 if like is not None and like.dtype == torch.float64 else torch.float32
+        return self.state_type(*(torch.zeros(batch, self.features, dtype=dtype, device=device) for _ in self.states))
 
     def trace(self, x: Tensor) -> Trace:
         """Record whole sequences [B, T, N] without gradient: spikes, every state, the argument of `spike`."""

@@ -15,9 +15,9 @@ from resofire import cli, data, models, train
 from resofire.train import folder, progress
 
 USAGE_ERRORS = [
-    ("train", "train: recipe must be one of digits, digits-small, smnist, "),
+    ("train", "train: recipe must be one of "),
     ("train digit", "(did you mean 'digits'?)"),
-    ("train --out new digits", "train: recipe must be the first word, one of digits, "),
+    ("train --out new digits", "train: recipe must be the first word, one of "),
     ("train digits --epoch 3", "train: there is no flag --epoch (did you mean '--epochs'?); see resofire train digits --help"),
     ("train digits --epochs", "--epochs needs a value; see resofire train digits --help"),
     ("train digits --epochs x", "--epochs must be an integer, got 'x'; see resofire train digits --help"),
@@ -31,7 +31,7 @@ USAGE_ERRORS = [
     ("train digits --select tets", "RunConfig: select must be one of validation, test, got 'tets'"),
     ("train digits --batch 100000", "train: batch must not be above the 1297 training sequences of digits, got 100000"),
     ("train digits --devices 0", "train: --devices must be a positive integer, got 0"),
-    ("train digits --task digts", "data: name must be one of digits, smnist, "),
+    ("train digits --task digts", "data: name must be one of "),
     ("train digits --model.classes 5", "train: model.classes must be 10, the classes of digits, got 5"),
     ("train digits --model.inputs 3", "train: model.inputs must be 1, the channels of digits, got 3"),
     ("train digits --model.neuron.backend fft --model.backend fused", "SDTCM: backend 'fused' cannot run this call"),
