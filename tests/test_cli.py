@@ -353,6 +353,8 @@ def test_an_early_interrupt_has_no_traceback(moment, tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", code, "train", "digits", "--out", str(tmp_path / "run")], cwd=ROOT,
         stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        # A shell starts background jobs with SIGINT ignored, which the tests would inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:  # fmt: skip
         process.stdout.readline()
         time.sleep(moment)

@@ -171,6 +171,7 @@ def _finished(folder, task, *, test, validation, tested, selected="validation", 
 
 def test_the_table_takes_the_run_that_was_tested_on_most_and_is_best_on_validation(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(long_range_arena, "SHIPPED", tmp_path / "shipped")
     runs = tmp_path / "runs"
     _finished(runs / "few" / "a", "listops", test=0.9, validation=0.9, tested=50)
     _finished(runs / "short", "listops", test=0.9, validation=0.9, tested=2000, steps=7)
