@@ -27,7 +27,11 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def test_readme():
-    names = run(README)
+    names: dict[str, object] = {}
+    for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
+        block: dict[str, object] = {}
+        exec(code, block)
+        names |= block
     assert 0.1 < names["spikes"].mean() < 0.2
     assert names["one"].shape == (16, 128)
 

@@ -105,7 +105,10 @@ class Stream:
 
     def step(self, x: Any) -> Array:
         """Feed one time step: values [streams, inputs] or tokens [streams]; returns scores [streams, classes]."""
-        return self.feed(np.asarray(x)[:, None])
+        x = np.asarray(x)
+        if x.ndim == 0:
+            raise ValueError("Stream.step: x must have shape [streams, inputs] or [streams], got a scalar")
+        return self.feed(x[:, None])
 
     @property
     def steps(self) -> Array:

@@ -60,7 +60,7 @@ class Encoder(nn.Module):
         if self.norm is not None:
             self.norm.require_running(op)
         if state is None:
-            state = self.init_state(x.shape[0])
+            state = self.init_state(x.shape[0], owner=owner)
         require_state(op, state, len(blocks))
         stream, layers = self._input(op, x), []
         for block, layer in zip(blocks, state.layers, strict=True):

@@ -78,7 +78,8 @@ def losses(
     if loss is None:
         total = F.cross_entropy(flat, target, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)
     else:
-        total = loss(logits, labels) * count
+        # Most means of nothing are NaN.
+        total = loss(logits, labels) * count if count else 0.0 * logits.sum()
     return total, (flat.argmax(-1) == target).sum(), count
 
 

@@ -26,9 +26,9 @@ from . import batches
 from .callbacks import Figures, notify
 from .config import RunConfig
 from .diverged import Diverged, first_nonfinite_layer
-from .evaluation import Loss, Score, call, losses, recalibrate, score
+from .evaluation import IGNORED, Loss, Score, call, losses, recalibrate, score
 from .optimiser import Average, rate, set_rate
-from .processes import StopSignals, end_with_the_first, world
+from .processes import StopSignals, end_with_the_first, training_device, world
 
 
 class Run:
@@ -96,7 +96,7 @@ def launch(devices: int) -> Fabric:
     for name in ("lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     count = world(devices)
-    accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    accelerator = "gpu" if training_device().type == "cuda" else "cpu"
     strategy: Any = "auto"
     if count > 1:
         end_with_the_first()
@@ -156,7 +156,7 @@ def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch
     set_rate(run.optimizer, factor)
     torch.manual_seed(step_seed(config.seed, run.step, run.rank))
     tokens = batch.x.shape[0] * batch.x.shape[1]
-    mine = torch.tensor([int((batch.labels >= 0).sum()), tokens, signals.requested], dtype=torch.float64)
+    mine = torch.tensor([int((batch.labels != IGNORED).sum()), tokens, signals.requested], dtype=torch.float64)
     count, tokens, stop = _summed(run, mine).tolist()
     run.stopping = bool(stop)
     # Data parallel training averages the gradients of the processes; their sum is to be that of the mean over all.
