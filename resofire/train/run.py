@@ -53,8 +53,8 @@ class Outcome(NamedTuple):
     result: dict[str, Any] | None
 
 
-class Own(NamedTuple):
-    """What a user hands over in place of the built-in parts; see `train`."""
+class UserParts(NamedTuple):
+    """User-supplied replacements for the built-in parts; see `train`."""
 
     model: nn.Module | None = None
     loss: Loss | None = None
@@ -94,7 +94,7 @@ def train(
         RunError: The run cannot begin. Nothing is left on disk.
         Stopped: It was interrupted, diverged, or could not write; it can be resumed.
     """
-    folder, own = Path(folder), Own(model, loss, optimizer, tuple(callbacks))
+    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     devices = on_this_machine(devices)
     require_fit(config, task, world(devices))
     plan, network = _begin(config, task, own)
@@ -145,7 +145,7 @@ def resume(
         RunError: It cannot be resumed: finished, in use, other data, or a part of the user's own is missing.
         Stopped: As in `train`.
     """
-    folder, own = Path(folder), Own(model, loss, optimizer, tuple(callbacks))
+    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     record = read(folder)
     config = RunConfig.from_json(record["config"])
     _require_unfinished(folder)
@@ -170,7 +170,7 @@ def resume(
         return _execute(config, task, folder, devices, own, plan, network, state)
 
 
-def _begin(config: RunConfig, task: Task, own: Own) -> tuple[Plan, nn.Module]:
+def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Module]:
     """The plan of a run and its network, with the initial weights of the seed or the user's own."""
     torch.manual_seed(config.seed % 2**64)
     try:
@@ -185,7 +185,7 @@ def _begin(config: RunConfig, task: Task, own: Own) -> tuple[Plan, nn.Module]:
 
 
 def _execute(
-    config: RunConfig, task: Task, folder: Path, devices: int, own: Own, plan: Plan, model: nn.Module,
+    config: RunConfig, task: Task, folder: Path, devices: int, own: UserParts, plan: Plan, model: nn.Module,
     state: dict[str, Any] | None,
 ) -> Outcome:  # fmt: skip
     """Train from a checkpoint's state or the beginning, evaluate, and explain why if it ends early."""
@@ -275,11 +275,11 @@ def _execute(
 
 
 def _newest(folder: Path, steps: int) -> dict[str, Any] | None:
-    """The state in the newest whole checkpoint; None if none was written yet."""
+    """The state in the newest intact checkpoint; None if none was written yet."""
     newest = checkpoints.newest(folder)
     if newest is None:
         if checkpoints.listed(folder):
-            raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is whole")
+            raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is intact")
         return None
     for file in newest.damaged if rank() == 0 else ():
         print(f"{file} is damaged; resuming from {newest.file.name}, the one before it", file=sys.stderr)
@@ -295,7 +295,7 @@ def _newest(folder: Path, steps: int) -> dict[str, Any] | None:
     return state
 
 
-def _require_same(folder: Path, record: dict[str, Any], task: Task, own: Own) -> None:
+def _require_same(folder: Path, record: dict[str, Any], task: Task, own: UserParts) -> None:
     """The data and the user's own parts are those that the run was begun with."""
     marks = fingerprints(task) if "data" in record else {}
     for split in {**record.get("data", {}), **marks}:
@@ -309,7 +309,7 @@ def _require_same(folder: Path, record: dict[str, Any], task: Task, own: Own) ->
     before, now = record.get("own") or {}, own.names()
     for part in ("loss", "optimizer", "callbacks"):
         if part in before and part not in now:
-            raise RunError(f"resume: {folder} was begun with {part}={before[part]}; hand it over again")
+            raise RunError(f"resume: {folder} was begun with {part}={before[part]}; pass it again")
         if part in now and part not in before and part != "callbacks":
             raise RunError(f"resume: {folder} was begun without {part}, got {part}={now[part]}")
         if part in now and now[part] != before.get(part) and part != "callbacks":

@@ -163,7 +163,7 @@ def test_an_average_follows_its_formula():
     for step in range(1, 12):
         for value in model.state_dict().values():
             value.copy_(torch.randn_like(value) if value.is_floating_point() else value + step)
-        average.follow(model, step)
+        average.update(model, step)
         decay = min(0.4, (1 + step) / (10 + step))
         for name, value in model.state_dict().items():
             whole = not value.is_floating_point()
@@ -175,7 +175,7 @@ def test_an_average_follows_its_formula():
 def test_an_average_with_decay_0_is_the_network():
     model = network()
     average = Average(build(MODEL), 0.0)
-    average.follow(model, 1)
+    average.update(model, 1)
     assert all(torch.equal(value, average.model.state_dict()[name]) for name, value in model.state_dict().items())
 
 

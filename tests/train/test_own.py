@@ -118,7 +118,7 @@ def test_own_loss_optimiser_and_callbacks_resume_to_the_same_bits(tmp_path):
     own = json.loads((run / "run.json").read_text())["own"]
     assert own["optimizer"].endswith(".sgd")
     for missing in ({**parts, "loss": None}, {**parts, "optimizer": None}):
-        with pytest.raises(train.RunError, match=r"was begun with \w+=.*; hand it over again"):
+        with pytest.raises(train.RunError, match=r"was begun with \w+=.*; pass it again"):
             train.resume(run, task("feedforward"), **missing, callbacks=[OnlySteps()])
     with pytest.raises(train.RunError, match="was begun with callbacks="):
         train.resume(run, task("feedforward"), **parts)
