@@ -34,6 +34,7 @@ def test_readme():
         names |= block
     assert 0.1 < names["spikes"].mean() < 0.2
     assert names["one"].shape == (16, 128)
+    assert names["config"].build()(names["x"][:1, :5, :1]).shape == (1, 10)
 
 
 def test_guide(capsys):

@@ -11,7 +11,8 @@ from ..nn.counts import Count, count_dense, count_norm, count_pool, require_coun
 from ..nn.folded import Array, Folded, Layer, fold_method, norm_affine, to_array
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
-from .config import EncoderConfig, require_count
+from ..ops.checks import require_count
+from .config import EncoderConfig
 from .network import require_tokens, require_values, require_vocabulary
 from .sequences import Sequences, StreamState, advance, arrange, require_state, start
 

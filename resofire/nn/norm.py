@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops import moments
+from ..ops.checks import require_count
 from .neuron import in_full
 from .sync import Synchronised, gathered
 
@@ -23,8 +24,7 @@ class BatchNorm(Synchronised):
 
     def __init__(self, features: int, *, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__()
-        if isinstance(features, bool) or not isinstance(features, int) or features < 1:
-            raise ValueError(f"BatchNorm: features must be a positive integer, got {features!r}")
+        require_count("BatchNorm", "features", features)
         if not eps > 0:
             raise ValueError(f"BatchNorm: eps must be positive, got {eps!r}")
         if not 0 <= momentum <= 1:

@@ -12,13 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data import Batch, Task
+from ..data.task import IGNORED, SPLITS
 from ..nn import BatchNorm, fire_rates
 
-# Labels to leave out, as in F.cross_entropy.
-IGNORED = -100
 RESULT = "result.json"
 FIGURES = {"accuracy", "correct", "loss", "fire_rates", "mean_fire_rate", "parameters"}
-SPLITS = ("train", "validation", "test")
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

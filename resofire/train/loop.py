@@ -21,12 +21,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..data import Batch, Task
+from ..data.task import IGNORED
 from ..nn import fire_rates, synchronise
 from . import batches
 from .callbacks import Figures, notify
 from .config import RunConfig
 from .diverged import Diverged, first_nonfinite_layer
-from .evaluation import IGNORED, Loss, Score, call, losses, recalibrate, score
+from .evaluation import Loss, Score, call, losses, recalibrate, score
 from .optimiser import Average, lr_factor, set_lr
 from .processes import StopSignals, end_with_the_first, training_device, world
 

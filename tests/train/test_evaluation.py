@@ -18,13 +18,13 @@ from tensorboardX.record_writer import masked_crc32c
 
 import resofire
 from resofire import nn
-from resofire.data.task import Form, Split, Task
+from resofire.data.task import IGNORED, Form, Split, Task
 from resofire.models import ClassifierConfig, FeedforwardConfig, build
 from resofire.nn import LIFConfig, PRFConfig
 from resofire.recipes import RECIPES
 from resofire.train import RunConfig, logs, score
 from resofire.train.batches import Plan
-from resofire.train.evaluation import IGNORED, Score, losses
+from resofire.train.evaluation import Score, losses
 from resofire.train.logs import COLUMNS, Logs
 from resofire.train.optimiser import Average
 from resofire.train.record import PACKAGES, backends, commit, manifest
