@@ -132,7 +132,7 @@ def resume(
     Args:
         folder: The run folder.
         task: The data that the run was begun with; see `load_task`.
-        model: A network to load the weights into; None builds it.
+        model: A network to load the weights into; None builds it. Without a checkpoint, the same as in `train`.
         loss: The same as in `train`, as are `optimizer` and `callbacks`.
         optimizer: See `loss`.
         callbacks: See `loss`.
