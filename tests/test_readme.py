@@ -27,9 +27,14 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def test_readme():
-    names = run(README)
+    names: dict[str, object] = {}
+    for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
+        block: dict[str, object] = {}
+        exec(code, block)
+        names |= block
     assert 0.1 < names["spikes"].mean() < 0.2
     assert names["one"].shape == (16, 128)
+    assert names["config"].build()(names["x"][:1, :5, :1]).shape == (1, 10)
 
 
 def test_guide(capsys):

@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .task import SPLITS, DataError, Split, Task, pack, shuffled
+from .task import IGNORED, SPLITS, DataError, Split, Task, pack, shuffled
 
 SEED = 0
-IGNORED = -100
 
 
 def from_arrays(

@@ -1,6 +1,6 @@
 """Handwritten digits of scikit-learn: 1,797 images of 8 × 8, as sequences of 64 values in [0, 1].
 
-Needs no file and no network. 1,297 / 200 / 300 random images.
+Needs no download. 1,297 / 200 / 300 random images.
 """
 
 import numpy as np

@@ -12,14 +12,13 @@ import numpy as np
 from .files import Folder, RawFile, RawFiles, Remote, prepared_from, read
 from .registry import dataset
 from .store import Prepared
-from .task import DataError, Task, hold_out, make_splits, require_choice
+from .task import IGNORED, DataError, Task, hold_out, make_splits, require_setting
 
 VERSION = 1
 SEED = 0
 VALIDATION = 62
 SIZES = {"train": 618, "test": 141}
 STEPS, INPUTS, CLASSES = 1301, 4, 6
-IGNORED = -100
 UNLABELLED = ("first", "ignored")
 ADDRESS = "https://raw.githubusercontent.com/byin-cwi/Efficient-spiking-networks"
 # Sizes and checksums are of copies at hand, since the authors publish none.
@@ -56,7 +55,7 @@ def ecg(data_dir: Folder = None, unlabelled: str = "first") -> Task:
     Returns:
         The task, with labels per step.
     """
-    require_choice("ecg", "unlabelled", unlabelled, UNLABELLED)
+    require_setting("ecg", "unlabelled", unlabelled, UNLABELLED)
 
     def make(places: dict[str, Path]) -> Prepared:
         x, labels = read_mat(places["train"], SIZES["train"], unlabelled)

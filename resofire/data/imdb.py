@@ -27,7 +27,7 @@ import numpy as np
 from .files import Folder, RawFile, RawFiles, Remote, members, prepared_from
 from .registry import dataset
 from .store import Arrays, Prepared
-from .task import DataError, Task, make_splits, pack, require_choice, shuffled
+from .task import DataError, Task, make_splits, pack, require_setting, shuffled
 
 VERSION, FILMS_VERSION = 2, 1
 SEED = 0
@@ -63,7 +63,7 @@ def text(data_dir: Folder = None, pipeline: str = "s4") -> Task:
     Returns:
         The task, 22,500 / 2,500 / 25,000 reviews.
     """
-    require_choice("text", "pipeline", pipeline, tuple(CUT))
+    require_setting("text", "pipeline", pipeline, tuple(CUT))
     settings = {
         "version": VERSION, "seed": SEED, "validation": VALIDATION, "pipeline": pipeline, "cut": CUT[pipeline],
         "frequency": FREQUENCY,

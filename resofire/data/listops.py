@@ -22,7 +22,7 @@ import numpy as np
 from .files import Folder, RawFile, RawFiles, find, read
 from .registry import dataset
 from .store import Prepared, checksum, prepared
-from .task import SPLITS, DataError, Task, make_splits, require_choice, require_counts
+from .task import SPLITS, DataError, Task, make_splits, require_counts, require_setting
 
 VERSION = 1
 SYMBOLS = ("<pad>", "<unk>", "<eos>", "[MIN", "[MAX", "[MED", "[SM", "]", *"0123456789")
@@ -64,7 +64,7 @@ def listops(
     Returns:
         The task.
     """
-    require_choice("listops", "pipeline", pipeline, tuple(CUT))
+    require_setting("listops", "pipeline", pipeline, tuple(CUT))
     _require_generator(seed, sizes, workers)
     files = _find(data_dir)
     settings: dict[str, Any] = {"version": VERSION, "pipeline": pipeline, "sizes": list(sizes)}

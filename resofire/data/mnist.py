@@ -16,7 +16,7 @@ import numpy as np
 from .files import Folder, RawFile, RawFiles, Remote, prepared_from, read
 from .registry import dataset
 from .store import Prepared
-from .task import DataError, Form, Task, hold_out, make_splits, require_choice
+from .task import DataError, Form, Task, hold_out, make_splits, require_setting
 from .warps import require_warps
 
 VERSION = 1
@@ -101,7 +101,7 @@ def fashion(
 
 def pixel_order(permutation: str) -> np.ndarray:
     """Which pixel each time step shows, [784]."""
-    require_choice("psmnist", "permutation", permutation, ("bitrev", "random"))
+    require_setting("psmnist", "permutation", permutation, ("bitrev", "random"))
     if permutation == "random":
         return np.random.RandomState(92916).permutation(PIXELS)
     reversed_bits = [int(f"{number:010b}"[::-1], 2) for number in range(1024)]

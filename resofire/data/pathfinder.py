@@ -26,7 +26,7 @@ from . import pathfinder_release as release
 from .files import Folder
 from .registry import dataset
 from .store import Prepared, empty_bytes, prepared
-from .task import SPLITS, Form, Task, make_splits, require_choice, require_counts
+from .task import SPLITS, Form, Task, make_splits, require_counts, require_setting
 
 VERSION = 2
 COUNTS = (160_000, 20_000, 20_000)
@@ -127,8 +127,8 @@ def pathfinder(
     Returns:
         The task.
     """
-    require_choice("pathfinder", "size", size, tuple(SETTINGS))
-    require_choice("pathfinder", "kind", kind, ("tokens", "values"))
+    require_setting("pathfinder", "size", size, tuple(SETTINGS))
+    require_setting("pathfinder", "kind", kind, ("tokens", "values"))
     require_counts("pathfinder", "counts", counts)
     name = "pathfinder" if size == 32 else "pathx"
     released = release.find(data_dir, size)

@@ -20,6 +20,8 @@ from torch import Tensor
 from .warps import Warps
 
 SPLITS = ("train", "validation", "test")
+# A label to leave out, as in F.cross_entropy.
+IGNORED = -100
 
 
 class DataError(ValueError):
@@ -241,7 +243,7 @@ def pack(sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(sequences), np.cumsum([0, *map(len, sequences)])
 
 
-def require_choice(task: str, name: str, value: object, choices: tuple[object, ...]) -> None:
+def require_setting(task: str, name: str, value: object, choices: tuple[object, ...]) -> None:
     """Raise ValueError unless a setting has one of these values."""
     if value not in choices:
         raise ValueError(f"{task}: {name} must be one of {', '.join(map(str, choices))}, got {value!r}")

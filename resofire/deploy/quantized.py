@@ -1,21 +1,21 @@
 """A folded network in fixed point: the arrays, and the integer arithmetic that NumPy, Numba and C all perform alike.
 
-With B bits of state every z, u and r saturates at ±(2^(B-1) - 1): `sat`. A right shift rounds half up,
-`x >>° s = (x + 2^(s-1)) >> s`, and is arithmetic: towards minus infinity. P is the number of fraction bits of φ. In
+With B bits of state every z, u and r saturates at ±(2^(B-1) - 1): `sat`. >> is an arithmetic shift, which
+rounds towards minus infinity; x >>° s = (x + 2^(s-1)) >> s rounds half up. P is the number of fraction bits of φ. In
 each time step:
 
     z = sat(table[token] << lift)                                              input: tokens,
     z = sat((base + Σ x · table) >>° drop)                                     or values, x from 0 to 2^input_bits - 1
     u, r = sat((re u - im r + ((σ z + κ) << lift)) >>° P), sat((im u + re r) >>° P)      temporal neurons
-    s = [u > η],  then the reset: u = sat(u - (η + 1)) or u = 0                (LIF: r and im are zero)
-    s = [σ z > η]                                                              spatial neurons
+    s = [u ≥ η],  then the reset: u = sat(u - η) or u = 0                      (LIF: r and im are zero)
+    s = [σ z ≥ η]                                                              spatial neurons
     z = sat((z >>° drop) + (Σ rows[i] over all i with s_i) << lift),           synapses; from 0 if `fresh`;
     z = 0 where `clear`
     score = Σ (z >>° head_drop) · head + bias                                  read-out
 
-A threshold is stored as η - 1, so that "never" and "always" have numbers too. A sum over spikes is completed before it
-saturates, so the order does not matter. With pool "mean" z and bias are summed over the steps instead of divided: the
-largest score is the same. Products and sums that do not saturate fit into 64 bits.
+The arrays hold η - 1, compared with >, so that never and always can be represented too. A sum over spikes is completed
+before it saturates, so the order does not matter. With pool "mean" z and bias are summed over the steps instead of
+divided: the largest score is the same. Products and sums that do not saturate fit into 64 bits.
 
 Each channel has a unit of its own, any real number: it is part of rows, thresholds, currents and head and costs
 nothing. Layers that add to the same channel differ by powers of two (`lift`), and so does a neuron's state; where the

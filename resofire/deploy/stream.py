@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from torch import nn
 
 from ..nn.folded import KINDS, POOLS, RESETS, Array, Folded
+from ..ops.checks import require_count
 from . import kernels as k
 from .fold import fold
 
@@ -54,8 +55,7 @@ class Stream:
     """
 
     def __init__(self, model: Folded | nn.Module, streams: int = 1, *, dtype: Any = None) -> None:
-        if isinstance(streams, bool) or not isinstance(streams, int) or streams < 1:
-            raise ValueError(f"Stream: streams must be a positive integer, got {streams!r}")
+        require_count("Stream", "streams", streams)
         folded = model if isinstance(model, Folded) else fold(model)
         if dtype is not None:
             folded = folded.astype(dtype)
@@ -105,7 +105,10 @@ class Stream:
 
     def step(self, x: Any) -> Array:
         """Feed one time step: values [streams, inputs] or tokens [streams]; returns scores [streams, classes]."""
-        return self.feed(np.asarray(x)[:, None])
+        x = np.asarray(x)
+        if x.ndim == 0:
+            raise ValueError("Stream.step: x must have shape [streams, inputs] or [streams], got a scalar")
+        return self.feed(x[:, None])
 
     @property
     def steps(self) -> Array:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..nn.counts import NUMBER, Count, Counts, count_norm, count_residual, joined, require_positive, require_rate
+from ..ops.checks import require_count
 from ..ops.registry import nearest
 
 
@@ -139,8 +140,7 @@ def require_peers(owner: str, names: tuple[str, ...]) -> None:
 
 
 def require_state_size(owner: str, state_size: int, names: tuple[str, ...]) -> None:
-    if not isinstance(state_size, int) or isinstance(state_size, bool) or state_size < 1:
-        raise ValueError(f"{owner}: state_size must be a positive integer, got {state_size!r}")
+    require_count(owner, "state_size", state_size)
     if "s4d" in names and state_size % 2:
         raise ValueError(f"{owner}: state_size must be even for s4d, which has half as many complex states, "
                          f"got {state_size}")  # fmt: skip

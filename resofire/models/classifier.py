@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from ..nn.counts import Count, count_dense
 from ..nn.folded import Folded, to_array
-from .config import EncoderConfig, require_count
+from ..ops.checks import require_count
+from .config import EncoderConfig
 from .encoder import Encoder
 from .network import Network
 from .sequences import StreamState
@@ -40,12 +41,19 @@ class Classifier(Network):
         self.head = nn.Linear(config.features, config.classes)
 
     def forward(self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
-        """Logits [B, classes].
+        """Classify whole sequences.
 
-        x           [B, T, inputs] values or [B, T] tokens; packed, [1, S, inputs] or [1, S] with `cu_seqlens` (int32)
-        lengths     [B], from 0 to T: the steps behind are not computed and count in nothing
+        Args:
+            x: Values [B, T, inputs] or tokens [B, T]; packed, [1, S, inputs] or [1, S].
+            lengths: Lengths of the sequences [B], from 0 to T; steps after them are not computed.
+            cu_seqlens: Bounds of packed sequences [B + 1], int32.
 
-        With pool "none" the logits are [B, T, classes], zero behind each end, or [1, S, classes] when packed.
+        Returns:
+            Logits [B, classes]; with pool "none" [B, T, classes], zero after each end, or [1, S, classes] if packed.
+
+        Raises:
+            TypeError: x, lengths or cu_seqlens has another dtype.
+            ValueError: One of them has another shape or values out of range, or both lengths and cu_seqlens are given.
         """
         pooled, sequences = self.encoder(x, lengths=lengths, cu_seqlens=cu_seqlens, owner="Classifier")
         logits = self.head(pooled)

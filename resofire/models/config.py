@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..nn import Config, NeuronConfig, PRFConfig
 from ..nn.config import as_config
+from ..nn.folded import POOLS
 from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, require_clock, require_share
 from ..ops import ATan, Surrogate
-from ..ops.checks import require_choice, require_real
+from ..ops.checks import require_choice, require_count, require_real
 
 if TYPE_CHECKING:
     from .network import Network
-
-POOLS = ("mean", "last", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,23 +79,23 @@ class EncoderConfig(NetworkConfig):
     vocabulary: int | None = None
     """Number of different tokens."""
     bidirectional: bool = False
-    """A second neuron in each block walks from the end."""
+    """Add a second temporal neuron to each block that runs in reverse."""
     norm: str = "batch"
     """batch or none."""
     prenorm: bool = True
-    """Whether the norm stands before the neuron or behind the block."""
+    """Normalise before the temporal neuron (True) or after the block (False)."""
     last_norm: bool | None = None
     """A batch norm behind the last block; None: if the blocks are pre-norm with norm batch."""
     dropout: float = 0.0
-    """The share of time steps that each branch drops in training."""
+    """Fraction of time steps that each branch drops in training."""
     amplitude: str = "sn"
     """Which spikes have a trained size: those of the spatial neuron sn, of the temporal one tn, both or none."""
     spatial_threshold: float = 0.5
-    """Where the spatial neuron fires."""
+    """Threshold of the spatial neuron."""
     spatial_surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
-    """The derivative that stands in for its spike's."""
+    """Surrogate gradient of the spatial neuron."""
     clock: float = 0.0
-    """How far from rest each PRF begins a sequence, before training: how blocks can tell time, see `nn.SDTCM`."""
+    """Positional bias for slow PRF channels, see `nn.SDTCM`; 0: none."""
     block: Config | None = None
     """A block of your own instead of SD-TCM: a config whose `build(features)` makes it."""
     _backends: ClassVar[tuple[str, ...]] = BACKENDS
@@ -134,11 +133,6 @@ class EncoderConfig(NetworkConfig):
     @property
     def has_last_norm(self) -> bool:
         return (self.norm == "batch" and self.prenorm) if self.last_norm is None else self.last_norm
-
-
-def require_count(owner: str, name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{owner}: {name} must be a positive integer, got {value!r}")
 
 
 def _real(value: object) -> bool:

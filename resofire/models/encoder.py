@@ -11,7 +11,8 @@ from ..nn.counts import Count, count_dense, count_norm, count_pool, require_coun
 from ..nn.folded import Array, Folded, Layer, fold_method, norm_affine, to_array
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
-from .config import EncoderConfig, require_count
+from ..ops.checks import require_count
+from .config import EncoderConfig
 from .network import require_tokens, require_values, require_vocabulary
 from .sequences import Sequences, StreamState, advance, arrange, require_state, start
 
@@ -60,7 +61,7 @@ class Encoder(nn.Module):
         if self.norm is not None:
             self.norm.require_running(op)
         if state is None:
-            state = self.init_state(x.shape[0])
+            state = self.init_state(x.shape[0], owner=owner)
         require_state(op, state, len(blocks))
         stream, layers = self._input(op, x), []
         for block, layer in zip(blocks, state.layers, strict=True):

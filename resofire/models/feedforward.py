@@ -14,8 +14,8 @@ from ..nn.counts import Count, count_dense, count_pool, count_synapses, rate_of,
 from ..nn.folded import Folded, Layer, fold_method, to_array, weight_rows
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
-from ..ops.checks import require_real
-from .config import NetworkConfig, require_count
+from ..ops.checks import require_count, require_real
+from .config import NetworkConfig
 from .network import Network, require_values
 from .sequences import StreamState, advance, arrange, require_state, start
 
@@ -27,7 +27,7 @@ class FeedforwardConfig(NetworkConfig):
     sizes: tuple[int, ...]
     """Inputs, neurons of each layer, classes: 1 64 256 256 10 has three layers of neurons."""
     gain: float = 1.0
-    """What the first weights before neurons are multiplied by: without norms, deep layers may be silent at 1."""
+    """Factor on the initial weights of layers that feed neurons. Without norms, deep layers may stay silent at 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,14 +85,25 @@ class Feedforward(Network):
         )
 
     def forward(self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
-        """Logits [B, classes]; shapes, `lengths` and `cu_seqlens` as in `Classifier`.
+        """Classify whole sequences.
 
-        The mean over time of the last Linear's output is the Linear of the spikes' mean, which is cheaper.
+        Args:
+            x: Values [B, T, inputs]; packed, [1, S, inputs].
+            lengths: Lengths of the sequences [B], from 0 to T; steps after them are not computed.
+            cu_seqlens: Bounds of packed sequences [B + 1], int32.
+
+        Returns:
+            Logits [B, classes]; with pool "none" [B, T, classes], zero after each end, or [1, S, classes] if packed.
+
+        Raises:
+            TypeError: x, lengths or cu_seqlens has another dtype.
+            ValueError: One of them has another shape or values out of range, or both lengths and cu_seqlens are given.
         """
         self._require_input("Feedforward", x, "B, T")
         x, sequences = arrange("Feedforward", x, lengths, cu_seqlens)
         for linear, neuron in self._layers():
             x, _ = neuron.scan(linear(x), None, cu_seqlens=sequences.cu_seqlens)
+        # The mean over time of the last Linear's output is the Linear of the spikes' mean, which is cheaper.
         logits = self.linears[-1](sequences.pool(x, self.config.pool))
         return sequences.restore(logits) if self.config.pool == "none" else logits
 

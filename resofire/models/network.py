@@ -8,7 +8,7 @@ from ..nn.neuron import autocast_on
 from ..nn.sync import Synchronised, summed_rates
 from ..ops.checks import state_dtype
 from .config import NetworkConfig
-from .sequences import is_whole
+from .sequences import is_integer
 
 
 class Network(Synchronised):
@@ -21,10 +21,10 @@ class Network(Synchronised):
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """The logits, a penalty to add to the loss, and the fire rate of each neuron layer by its name.
 
-        penalty = rate_weight · Σ (rate - rate_target)² over the neuron layers, temporal and spatial ones alike. It is
-        a bare quadratic with two sides: a layer that fires too little is drawn up as one that fires too much is drawn
-        down. It reaches the weights through the surrogates. Without a rate_target it is zero. In training on several
-        processes (`nn.synchronise`) the rates are those of the whole batch.
+        penalty = rate_weight · Σ (rate - rate_target)² over the neuron layers, temporal and spatial ones alike. It
+        penalises rates above and below the target alike; its gradient flows through the surrogates. Without a
+        rate_target it is zero. In training on several processes (`nn.synchronise`) the rates are those of the whole
+        batch.
         """
         target = self.config.rate_target
         with fire_rates(self, gradient=target is not None) as watched:
@@ -49,7 +49,7 @@ def require_values(owner: str, x: Tensor, dims: str, inputs: int, like: Tensor) 
 def require_tokens(owner: str, x: Tensor, dims: str) -> None:
     """Integers of shape [dims]; `require_vocabulary` looks at their values."""
     _require_shape(owner, x, f"[{dims}]")
-    if not is_whole(x):
+    if not is_integer(x):
         raise TypeError(f"{owner}: x must hold tokens, which are integers, got {_name(x.dtype)}")
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ..nn.counts import NUMBER, Count, count_dense
-from ..ops.checks import require_choice, sequence_count
-from .config import EncoderConfig, require_count
+from ..ops.checks import require_choice, require_count, sequence_count
+from .config import EncoderConfig
 from .encoder import Encoder
 from .network import Network
 from .sequences import StreamState, require_lengths
@@ -48,11 +48,20 @@ class Retrieval(Network):
         )
 
     def forward(self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
-        """Logits [B, classes].
+        """Classify pairs of whole documents.
 
-        x           [B, 2, T] tokens or [B, 2, T, inputs] values; packed, [1, S] or [1, S, inputs] with `cu_seqlens` of
-                    2B + 1 bounds: documents 2i and 2i + 1 are pair i
-        lengths     [B, 2], from 0 to T
+        Args:
+            x: Tokens [B, 2, T] or values [B, 2, T, inputs]; packed, [1, S] or [1, S, inputs], where documents 2i and
+                2i + 1 are pair i.
+            lengths: Lengths of the documents [B, 2], from 0 to T; steps after them are not computed.
+            cu_seqlens: Bounds of packed documents [2B + 1], int32.
+
+        Returns:
+            Logits [B, classes].
+
+        Raises:
+            TypeError: x, lengths or cu_seqlens has another dtype.
+            ValueError: One of them has another shape or values out of range, or both lengths and cu_seqlens are given.
         """
         if cu_seqlens is None:
             self.encoder.require_input("Retrieval", x, "B, 2, T")

@@ -18,15 +18,15 @@ class Sequences(NamedTuple):
 
     batch: int  # B
     cu_seqlens: Tensor | None = None  # [B + 1], int32
-    places: Tensor | None = None  # [S]: where in the flattened [B, T] each step was, if it was us who packed
-    steps: int = 0  # T, if it was us who packed
+    places: Tensor | None = None  # [S]: where in the flattened [B, T] each step was, only if packed from `lengths`
+    steps: int = 0  # T, only if packed from `lengths`
 
     def pool(self, stream: Tensor, how: str) -> Tensor:
         """[B, D]: each sequence's mean over its true length, or its last step; an empty one gives zeros."""
         if how == "none":
             return stream
         if stream.shape[1] == 0:
-            # With the graph: in a process that has nothing, backward still meets those of the others.
+            # Keep the graph: a process with an empty share must still take part in the backward pass's collectives.
             return stream.new_zeros(self.batch, stream.shape[2]) + stream.sum()
         if self.cu_seqlens is None:
             return stream.mean(1) if how == "mean" else stream[:, -1]
@@ -36,7 +36,7 @@ class Sequences(NamedTuple):
         return torch.where(bounds.diff()[:, None] > 0, stream[0, (bounds[1:] - 1).clamp(min=0)], 0)
 
     def restore(self, y: Tensor) -> Tensor:
-        """Puts [1, S, C] back to [B, T, C], zeros behind each end, if it was us who packed."""
+        """Puts [1, S, C] back to [B, T, C], zeros behind each end, only if packed from `lengths`."""
         if self.places is None:
             return y
         padded = y.new_zeros(self.batch * self.steps, y.shape[2]).index_copy(0, self.places, y[0])
@@ -96,7 +96,7 @@ def arrange(
 
 
 def require_lengths(owner: str, lengths: Tensor, shape: tuple[int, ...], longest: int) -> None:
-    if not isinstance(lengths, Tensor) or not is_whole(lengths):
+    if not isinstance(lengths, Tensor) or not is_integer(lengths):
         got = str(lengths.dtype).removeprefix("torch.") if isinstance(lengths, Tensor) else type(lengths).__name__
         raise TypeError(f"{owner}: lengths must be a tensor of integers, got {got}")
     if lengths.shape != shape:
@@ -107,7 +107,7 @@ def require_lengths(owner: str, lengths: Tensor, shape: tuple[int, ...], longest
         raise ValueError(f"{owner}: lengths must be from 0 to {longest}, got {bad[0].item()}")
 
 
-def is_whole(x: Tensor) -> bool:
+def is_integer(x: Tensor) -> bool:
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
 
 

@@ -264,8 +264,8 @@ def count_dynamics(
     """Count the operations of one time step of one channel by running `dynamics` once.
 
     A spike is one comparison, which includes the last subtraction of its argument (u - V is compared with 0 as u is
-    with V). Selecting by a spike, whether by `where` or by a product, detaching and a change of sign cost nothing. What
-    depends on coefficients alone is counted as well: it belongs into `coefficients`, which runs once per call.
+    with V). Selecting by a spike, whether by `where` or by a product, detaching and a change of sign cost nothing.
+    Operations on coefficients alone are counted too; move them to `coefficients`, which runs once per call.
 
     Args:
         dynamics: `dynamics(current, state, c, spike)`, see `resofire.nn.Neuron`.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import ATan, Surrogate, equation
-from ..ops.checks import require_choice, require_real, require_surrogate
+from ..ops.checks import require_choice, require_count, require_real, require_surrogate
 from ..ops.registry import names
 from .config import Configurable
 from .counts import Count, CountError, count_dynamics, count_neuron
@@ -69,8 +69,7 @@ class Neuron(Firing, Configurable):
     def __init__(self, features: int, *, surrogate: Surrogate = ATan()) -> None:  # noqa: B008 - frozen
         super().__init__()
         owner = type(self).__name__
-        if isinstance(features, bool) or not isinstance(features, int) or features < 1:
-            raise ValueError(f"{owner}: features must be a positive integer, got {features!r}")
+        require_count(owner, "features", features)
         require_surrogate(owner, surrogate)
         self.features, self.surrogate = features, surrogate
 

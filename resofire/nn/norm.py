@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops import moments
+from ..ops.checks import require_count
 from .neuron import in_full
 from .sync import Synchronised, gathered
 
@@ -23,8 +24,7 @@ class BatchNorm(Synchronised):
 
     def __init__(self, features: int, *, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__()
-        if isinstance(features, bool) or not isinstance(features, int) or features < 1:
-            raise ValueError(f"BatchNorm: features must be a positive integer, got {features!r}")
+        require_count("BatchNorm", "features", features)
         if not eps > 0:
             raise ValueError(f"BatchNorm: eps must be positive, got {eps!r}")
         if not 0 <= momentum <= 1:
@@ -42,12 +42,13 @@ class BatchNorm(Synchronised):
         return scale, in_full(self.bias) - in_full(self.running_mean) * scale
 
     def statistics(self, x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and 1 / √(variance + eps), each [features] and without gradient, with which `forward` would norm
-        x [B, T, features]; in training they are those of x, and counted."""
-        if not self._counts(x):
+        """Mean and 1 / √(variance + eps), each [features] and without gradient, that `forward` normalises x with.
+
+        In training they are computed from x [B, T, features], and the running statistics are updated."""
+        if not self._uses_batch_statistics(x):
             return in_full(self.running_mean), torch.rsqrt(in_full(self.running_var) + self.eps)
         with torch.no_grad():
-            mean, var = self._count(x, *moments(x, cu_seqlens), _lengths(x, cu_seqlens))
+            mean, var = self._update_statistics(x, *moments(x, cu_seqlens), _lengths(x, cu_seqlens))
             return mean, torch.rsqrt(var + self.eps)
 
     def pooled(self, x: Tensor, cu_seqlens: Tensor | None = None) -> Tensor:
@@ -56,18 +57,18 @@ class BatchNorm(Synchronised):
         The norm is the same for all time steps, so it may come after the mean: one pass over x, and no second x."""
         means, spread = moments(x, cu_seqlens)
         lengths = _lengths(x, cu_seqlens)
-        if self._counts(x):
-            mean, var = self._count(x, means, spread, lengths)
+        if self._uses_batch_statistics(x):
+            mean, var = self._update_statistics(x, means, spread, lengths)
             normed = (means - mean) * (in_full(self.weight) * torch.rsqrt(var + self.eps)) + in_full(self.bias)
         else:
             scale, shift = self.affine()
             normed = means * scale + shift
         return torch.where(lengths > 0, normed, 0).to(x.dtype)
 
-    def _count(self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def _update_statistics(self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of x from its moments; the running statistics move towards them."""
         if self.group:
-            return self._count_all(x, means, spread, lengths)
+            return self._update_statistics_all(x, means, spread, lengths)
         steps = x.shape[0] * x.shape[1]
         self._require_steps(steps)
         mean, var = (means * lengths).sum(0) / steps, spread / steps
@@ -77,8 +78,10 @@ class BatchNorm(Synchronised):
             self.running_var.lerp_((var * (steps / (steps - 1))).to(self.running_var.dtype), self.momentum)
         return mean, var
 
-    def _count_all(self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """`_count` over all processes. The spreads, each about its own mean, are added by Chan's formula.
+    def _update_statistics_all(
+        self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """`_update_statistics` over all processes. The spreads, each about its own mean, are added by Chan's formula.
 
         The number of all time steps stays a tensor: to read it back from a GPU would stall its stream."""
         own = x.shape[0] * x.shape[1]
@@ -98,8 +101,8 @@ class BatchNorm(Synchronised):
                 running.lerp_(now.to(running.dtype), counted.to(running.dtype) * self.momentum)
         return mean.to(means.dtype), (total / divisor).to(means.dtype)
 
-    def _counts(self, x: Tensor) -> bool:
-        """Whether x is normed by batch statistics. With other processes an empty one must take part in theirs."""
+    def _uses_batch_statistics(self, x: Tensor) -> bool:
+        """Whether x is normalised by batch statistics. With other processes an empty one must take part in theirs."""
         return self.training and (x.numel() > 0 or self.group != "")
 
     def _require_steps(self, steps: int) -> None:
@@ -109,7 +112,7 @@ class BatchNorm(Synchronised):
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 0 or x.shape[-1] != self.features:
             raise ValueError(f"BatchNorm: x must have shape [..., {self.features}], got {list(x.shape)}")
-        if x.numel() == 0 and not self._counts(x):
+        if x.numel() == 0 and not self._uses_batch_statistics(x):
             return x
         if not self.training:
             # Two roundings, whatever the shape: a step and a whole sequence get the same bits.
@@ -128,7 +131,7 @@ class BatchNorm(Synchronised):
 
     def _forward_all(self, x: Tensor) -> Tensor:
         rows = x.reshape(1, -1, self.features)
-        mean, var = self._count(rows, *moments(rows), _lengths(rows, None))
+        mean, var = self._update_statistics(rows, *moments(rows), _lengths(rows, None))
         scale = in_full(self.weight) * torch.rsqrt(var + self.eps)
         return torch.addcmul(in_full(self.bias), rows - mean, scale).to(x.dtype).view(x.shape)
 

@@ -176,6 +176,7 @@ class PRF(Neuron, config_class=PRFConfig):
 
     def _call(self) -> dict[str, Any]:
         c = self.coefficients()
+        # The operator's `delta` is the factor on the current.
         return {
             "phi_re": c["phi_re"], "phi_im": c["phi_im"], "delta": c["gain"], "threshold": self.threshold,
             "reset": self.reset, "reset_gradient": self.reset_gradient, "surrogate": self.surrogate,

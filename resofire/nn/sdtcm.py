@@ -21,10 +21,11 @@ from torch import Tensor, nn
 
 from ..ops import ATan, Surrogate
 from ..ops import sdtcm as block_operator
-from ..ops.checks import checks_finite, require_choice, require_floating, sequence_count
+from ..ops.checks import checks_finite, require_choice, require_count, require_floating, sequence_count
 from .config import NeuronConfig
 from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_synapses, rate_of, require_counting
-from .folded import Array, Layer, fold_method, norm_affine, spatial, to_array, weight_rows
+from .folded import Array, Layer, fold_method, norm_affine, to_array, weight_rows
+from .folded import spatial as fold_spatial
 from .lif import LIF
 from .neuron import autocast_on, zero_state
 from .norm import BatchNorm
@@ -35,34 +36,37 @@ from .spike_linear import SpikeLinear
 NORMS = ("batch", "none")
 AMPLITUDES = ("none", "sn", "tn", "both")
 BACKENDS = ("auto", "fused", "events", "reference")
-# Steps that the memory of a PRF, τ/Δ, must last for it to have a clock: others rest before there is a time to tell.
+# Shortest memory τ/Δ, in steps, of a PRF with a positional bias: faster ones are at rest too soon to encode the time.
 CLOCK_MEMORY = 100
-# Where torch keeps the hooks of a module. (Hooks on all modules, which torch has for debugging, the fused path skips.)
+# Where torch keeps the hooks of a module. Global module hooks are not called on the fused path.
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class SDTCM(nn.Module):
-    """One block of `features` channels; the equation is at the top of this file.
+    """One SD-TCM block; the equation is at the top of this file. Its state is its temporal neuron's.
 
-    neuron               settings such as PRFConfig(), or any callable that takes the number of channels and makes a
-                         module with the verbs scan(x, state, *, cu_seqlens, reverse) and step(x, state)
-    dropout              the share of time steps that each D drops in training; the others are scaled up
-    amplitude            which spikes have a trained size α (one number, kept as its logarithm, start α = 1): those of
-                         the spatial neuron "sn", of the temporal neuron "tn", "both" or "none"
-    spatial_threshold, surrogate    those of the spatial neuron; the temporal one has its own in `neuron`
-    clock                how far from where it comes to rest a PRF begins a sequence, before training. The first biases
-                         of the pre-norm put its resting potential at this distance from 0 in the complex plane, and it
-                         spirals there as its memory fades: how a block, which is the same at all times, can tell how
-                         late it is. Only for channels whose memory τ/Δ is CLOCK_MEMORY steps or longer. With two
-                         directions so on average; exact without a reset. 0: no bias, as in the paper
-    backend              "fused" runs whole sequences through one operator, `resofire.ops.sdtcm`, or says why it cannot;
-                         "events" and "reference" compose the block of its parts, with Linears that run in this way
-                         (`resofire.ops.spike_linear`); "auto" is fused where that can be
-    gradient_dtype       "float32", or "bfloat16": the fused block then rounds the dense products that give the gradient
-                         of its spikes. Faster on a CPU with AVX512-BF16 or AMX, refused on others; without effect on a
-                         composed block and in float64
-
-    The state of a block is its temporal neuron's.
+    Args:
+        features: Channels D of the stream.
+        neuron: Temporal neuron: settings such as `PRFConfig()`, or any callable that takes the number of channels and
+            makes a module with `scan(x, state, *, cu_seqlens, reverse)` and `step(x, state)`.
+        bidirectional: Add a second temporal neuron that runs in reverse.
+        norm: "batch" or "none".
+        prenorm: Normalise before the temporal neuron (True) or after the block (False).
+        dropout: Fraction of time steps that each D drops in training; the others are scaled up.
+        amplitude: Which spikes have a trained size α (one number, kept as its logarithm, initially α = 1): those of the
+            spatial neuron "sn", of the temporal neuron "tn", "both" or "none".
+        spatial_threshold: Threshold of the spatial neuron; the temporal one has its own in `neuron`.
+        surrogate: Surrogate gradient of the spatial neuron, likewise.
+        backend: "fused" runs whole sequences through one operator, `resofire.ops.sdtcm`, or says why it cannot;
+            "events" and "reference" compose the block from its parts, with Linears that run in this way
+            (`resofire.ops.spike_linear`); "auto" is fused where possible.
+        clock: Positional bias for slow channels: the initial biases of the pre-norm put the resting potential of each
+            PRF at this distance from 0, so that its decay towards rest encodes the time. Applies to channels whose
+            memory τ/Δ is at least CLOCK_MEMORY steps. Exact without a reset; averaged over both neurons of a
+            bidirectional block. 0: no bias, as in the paper.
+        gradient_dtype: "float32", or "bfloat16": the fused block then rounds the dense products that give the gradient
+            of its spikes. Faster on a CPU with AVX512-BF16 or AMX, refused on others; without effect on a composed
+            block and in float64.
     """
 
     token_neuron: Any
@@ -86,8 +90,7 @@ class SDTCM(nn.Module):
         gradient_dtype: str = "float32",
     ) -> None:
         super().__init__()
-        if isinstance(features, bool) or not isinstance(features, int) or features < 1:
-            raise ValueError(f"SDTCM: features must be a positive integer, got {features!r}")
+        require_count("SDTCM", "features", features)
         for name, flag in (("bidirectional", bidirectional), ("prenorm", prenorm)):
             if not isinstance(flag, bool):
                 raise ValueError(f"SDTCM: {name} must be True or False, got {flag!r}")
@@ -109,7 +112,7 @@ class SDTCM(nn.Module):
         )
         self.channel_linear = SpikeLinear(features, features, backend=linear_backend)
         if clock > 0:
-            self._wind_up(clock)
+            self._init_positional_bias(clock)
 
     @property
     def gradient_dtype(self) -> str:
@@ -155,7 +158,7 @@ class SDTCM(nn.Module):
     def why_not_fused(self, u: Tensor) -> str | None:
         """Why the block does not run as one operator for this stream; None: it does."""
         if self.backend in ("events", "reference"):
-            return f"the block was told to compose its parts (backend={self.backend!r})"
+            return f"backend={self.backend!r} composes the block from its parts"
         neurons, spatial = self._token_neurons(), self.channel_neuron
         for part in (self.norm, self.token_linear, spatial, self.channel_linear):
             if type(part) not in (type(None), BatchNorm, SpikeLinear, SpatialNeuron):
@@ -170,7 +173,7 @@ class SDTCM(nn.Module):
             if type(neuron) not in (PRF, LIF):
                 return f"its temporal neuron is a {type(neuron).__name__}, neither a PRF nor a LIF"
             if neuron.backend not in ("auto", "scan"):
-                return f"its temporal neuron was told to run on backend {neuron.backend!r}"
+                return f"its temporal neuron has backend={neuron.backend!r}"
             if isinstance(neuron.threshold, Tensor):
                 return "the threshold of its temporal neuron is a tensor"
         kinds = [(type(each), each.reset, each.reset_gradient, each.surrogate) for each in neurons]
@@ -186,7 +189,7 @@ class SDTCM(nn.Module):
         return block_operator.why_not(u)
 
     @torch.no_grad()
-    def _wind_up(self, clock: float) -> None:
+    def _init_positional_bias(self, clock: float) -> None:
         """Sets the biases of the norm by `clock`; with two neurons on one norm, to the mean of what they need.
 
         A constant current b moves the potential from 0 to its fixed point bΔ / (1 - φ)."""
@@ -264,11 +267,11 @@ class SDTCM(nn.Module):
         return self._after(u, spikes), last
 
     def _before(self, u: Tensor) -> Tensor:
-        """What the temporal neuron is given."""
+        """Input of the temporal neuron."""
         return self.norm(u) if self.norm is not None and self.prenorm else u
 
     def _after(self, u: Tensor, spikes: Tensor) -> Tensor:
-        """All that follows the temporal neuron: it has no memory, so a step and a sequence go the same way."""
+        """All that follows the temporal neuron: it is stateless, so `step` and whole sequences share it."""
         if self.log_amplitude is not None:
             spikes = spikes * self.log_amplitude.exp().to(spikes.dtype)
         r = u + self._drop(self.token_linear(spikes))
@@ -306,7 +309,7 @@ class SDTCM(nn.Module):
         groups = [fold_method(neuron)(gain * c, gain * d + offset) for neuron in self._token_neurons()]
         token = Layer(tuple(groups), weight_rows(self.token_linear.weight, self.log_amplitude) / c)
         d = d + to_array(self.token_linear.bias)
-        looking = spatial(float(self.channel_neuron.threshold), c, d)
+        channel = fold_spatial(float(self.channel_neuron.threshold), c, d)
         rows = weight_rows(self.channel_linear.weight, self.channel_neuron.log_amplitude) / c
         d = d + to_array(self.channel_linear.bias)
         clear = None
@@ -316,7 +319,7 @@ class SDTCM(nn.Module):
             if (c == 0).any():
                 clear = c == 0
                 c = np.where(clear, 1.0, c)
-        return [token, Layer((looking,), rows, clear=clear)], c, d
+        return [token, Layer((channel,), rows, clear=clear)], c, d
 
     def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
         """Count the parts of the block.

@@ -1,12 +1,12 @@
-"""One batch over several processes: what must be known of all of it, all of them take from all of them.
+"""Statistics synchronised across processes.
 
 A batch norm's statistics and the fire rates of a penalty belong to the whole batch. `synchronise` tells a model that
 the batch is shared out over a group of processes; then these are the whole batch's, in forward and backward, and
 training follows the curve of one process. All processes must take part in every step of training, forward and
 backward. Outside of training none waits for another.
 
-The gradients are those of the sum of all processes' losses. Data parallel training takes the mean of the gradients,
-so a process gives its samples' losses · processes / samples of all, and a penalty of the whole batch as it is.
+Gradients are those of the sum of all processes' losses. DDP averages gradients, so each process scales the loss of its
+samples by processes / samples in the global batch; a penalty on the global batch is added unscaled.
 """
 
 from typing import Any

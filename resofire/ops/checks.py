@@ -96,6 +96,11 @@ def require_choice(op: str, name: str, value: str, valid: tuple[str, ...]) -> No
         raise ValueError(f"{op}: {name} must be one of {nearest(value, list(valid))}, got {value!r}")
 
 
+def require_count(op: str, name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{op}: {name} must be a positive integer, got {value!r}")
+
+
 def require_surrogate(op: str, surrogate: Surrogate) -> None:
     if not isinstance(surrogate, Surrogate):
         raise TypeError(f"{op}: surrogate must be a Surrogate such as ATan(), got {surrogate!r}")

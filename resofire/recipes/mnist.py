@@ -10,8 +10,8 @@ epochs there are 30, with label smoothing, a little dropout, an average of the w
 training images are shifted, rotated and stretched, so the norms' statistics are recomputed on unaugmented images before
 each validation. psMNIST is augmented less, before its pixels are reordered, for 28 epochs without dropout.
 
-docs/experiments/smnist.md has what else was tried. The shipped `smnist` differs twice: its norms were recomputed
-once, at the end, and warps interpolated linearly.
+docs/experiments/smnist.md has what else was tried. The shipped `smnist` differs in two ways: its norms were
+recomputed once, at the end, and warps interpolated linearly.
 `psmnist-bitrev` and `psmnist-random` were trained as here, `psmnist-random-clock` with --model.neuron.even
 --model.clock 2 --epochs 36.
 """

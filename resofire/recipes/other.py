@@ -1,4 +1,4 @@
-"""Digits (embedded, for a first run of a minute), spoken digits and colour CIFAR-10.
+"""Digits (shipped with scikit-learn; trains in a minute), spoken digits and colour CIFAR-10.
 
 digits    8 × 8 pixels one by one; settings chosen on the validation split, see docs/experiments/digits.md
 speech    raw waves of about 3,500 samples; not in the paper, so the settings are ours
@@ -34,7 +34,7 @@ def digits() -> RunConfig:
 
 @recipe
 def digits_small() -> RunConfig:
-    """A quarter of the channels, 10 epochs: seconds."""
+    """A quarter of the channels, 10 epochs; takes seconds."""
     return replace(digits(), name="digits-small", model=replace(DIGITS, features=32), epochs=10)
 
 

@@ -37,13 +37,13 @@ class Plan:
             )
         return Plan(epoch, config.steps or config.epochs * epoch, config.validate_every or epoch)
 
-    def stop(self, step: int) -> int:
+    def next_validation(self, step: int) -> int:
         """The step after which the next validation comes, for a run that has done `step` steps."""
         return min(self.steps, (step // self.between + 1) * self.between)
 
     def validates(self, step: int) -> bool:
         """Whether a validation comes after step `step` (the first is 1)."""
-        return step == self.stop(step - 1)
+        return step == self.next_validation(step - 1)
 
 
 def training(

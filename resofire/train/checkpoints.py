@@ -22,12 +22,12 @@ NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.pt")
 
 
 class Checkpoint(NamedTuple):
-    """The newest whole checkpoint of a run.
+    """The newest intact checkpoint of a run.
 
     Attributes:
         state: Its content.
         file: Its file.
-        damaged: Newer ones, which are not whole.
+        damaged: Newer ones, which are damaged.
     """
 
     state: dict[str, Any]
@@ -65,7 +65,7 @@ def write(run: Path, state: dict[str, Any]) -> Path:
 
 
 def newest(run: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None if there is none."""
+    """The newest intact checkpoint; None if there is none."""
     damaged: list[Path] = []
     for file in listed(run):
         state = _read(file)

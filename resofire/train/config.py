@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..models import NetworkConfig
-from ..models.config import require_count
 from ..models.storage import from_json, to_json
 from ..nn import Config
+from ..ops.checks import require_count
 
 SELECT = ("validation", "test")
 GRADIENT_DTYPES = ("float32", "bfloat16", "auto")

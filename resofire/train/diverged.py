@@ -34,9 +34,9 @@ def first_nonfinite_layer(model: nn.Module, batch: Batch) -> str:
             return f"the weights {name} are not finite"
     if not finite(batch.x):
         return "the input is not finite"
-    layer = _first_output(model, batch)
-    if layer is not None:
-        return f"the output of layer {layer} is not finite"
+    part = _first_output(model, batch)
+    if part is not None:
+        return f"the output of {part} is not finite"
     for name, parameter in reversed([*model.named_parameters()]):
         if parameter.grad is not None and not finite(parameter.grad):
             return f"the gradient of {name} is not finite"
@@ -69,7 +69,7 @@ def _first_output(model: nn.Module, batch: Batch) -> str | None:
     def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def look(module: nn.Module, inputs: Any, output: Any) -> None:
             if not all(finite(part) for part in (output if isinstance(output, tuple) else (output,))):
-                layers.append(name)
+                layers.append(f"layer {name}")
 
         return look
 
@@ -83,4 +83,4 @@ def _first_output(model: nn.Module, batch: Batch) -> str | None:
     finally:
         for each in hooks:
             each.remove()
-    return layers[0] if layers else None if finite(logits) else "head"
+    return layers[0] if layers else None if finite(logits) else "the model"

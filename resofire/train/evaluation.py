@@ -12,13 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data import Batch, Task
+from ..data.task import IGNORED, SPLITS
 from ..nn import BatchNorm, fire_rates
 
-# Labels to leave out, as in F.cross_entropy.
-IGNORED = -100
 RESULT = "result.json"
 FIGURES = {"accuracy", "correct", "loss", "fire_rates", "mean_fire_rate", "parameters"}
-SPLITS = ("train", "validation", "test")
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -78,7 +76,8 @@ def losses(
     if loss is None:
         total = F.cross_entropy(flat, target, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)
     else:
-        total = loss(logits, labels) * count
+        # Most means of nothing are NaN.
+        total = loss(logits, labels) * count if count else 0.0 * logits.sum()
     return total, (flat.argmax(-1) == target).sum(), count
 
 

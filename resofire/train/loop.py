@@ -21,14 +21,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..data import Batch, Task
+from ..data.task import IGNORED
 from ..nn import fire_rates, synchronise
 from . import batches
 from .callbacks import Figures, notify
 from .config import RunConfig
 from .diverged import Diverged, first_nonfinite_layer
 from .evaluation import Loss, Score, call, losses, recalibrate, score
-from .optimiser import Average, rate, set_rate
-from .processes import StopSignals, end_with_the_first, world
+from .optimiser import Average, lr_factor, set_lr
+from .processes import StopSignals, end_with_the_first, training_device, world
 
 
 class Run:
@@ -96,7 +97,7 @@ def launch(devices: int) -> Fabric:
     for name in ("lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     count = world(devices)
-    accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    accelerator = "gpu" if training_device().type == "cuda" else "cpu"
     strategy: Any = "auto"
     if count > 1:
         end_with_the_first()
@@ -152,14 +153,14 @@ def fit(
 def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch, signals: StopSignals) -> Figures:
     """One step of training: forward, backward, clip, update, average."""
     config = run.config
-    factor = rate(run.step, run.plan.steps, config)
-    set_rate(run.optimizer, factor)
+    factor = lr_factor(run.step, run.plan.steps, config)
+    set_lr(run.optimizer, factor)
     torch.manual_seed(step_seed(config.seed, run.step, run.rank))
     tokens = batch.x.shape[0] * batch.x.shape[1]
-    mine = torch.tensor([int((batch.labels >= 0).sum()), tokens, signals.requested], dtype=torch.float64)
+    mine = torch.tensor([int((batch.labels != IGNORED).sum()), tokens, signals.requested], dtype=torch.float64)
     count, tokens, stop = _summed(run, mine).tolist()
     run.stopping = bool(stop)
-    # Data parallel training averages the gradients of the processes; their sum is to be that of the mean over all.
+    # DDP averages gradients over processes; this scale makes the result the gradient of the mean over the global batch.
     objective_loss, total, correct, rates = objective(batch, run.world / max(1, count))
     optimizer.zero_grad()
     fabric.backward(objective_loss)
@@ -170,7 +171,7 @@ def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch
     optimizer.step()
     run.step += 1
     if run.average is not None:
-        run.average.follow(run.model, run.step)
+        run.average.update(run.model, run.step)
     sums = torch.stack((total.double(), correct.double())) / max(1, count)
     loss, accuracy = _summed(run, sums).tolist()
     if not math.isfinite(loss):

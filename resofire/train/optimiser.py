@@ -55,7 +55,7 @@ def optimiser(model: nn.Module, config: RunConfig) -> AdamW:
     return AdamW(groups(model, config), lr=config.lr, betas=BETAS, fused=True)
 
 
-def rate(step: int, steps: int, config: RunConfig) -> float:
+def lr_factor(step: int, steps: int, config: RunConfig) -> float:
     """Factor of the learning rate in step 0 … steps - 1: a linear warm-up, then half a cosine."""
     rising = round(config.warmup * steps)
     if step < rising:
@@ -64,7 +64,7 @@ def rate(step: int, steps: int, config: RunConfig) -> float:
     return config.final_lr + (1 - config.final_lr) * 0.5 * (1 + math.cos(math.pi * share))
 
 
-def set_rate(optimizer: Optimizer, factor: float) -> None:
+def set_lr(optimizer: Optimizer, factor: float) -> None:
     """Set the learning rate of each group to this factor times its highest."""
     for group in optimizer.param_groups:
         # An optimiser of the user's own may have made groups of its own.
@@ -82,7 +82,7 @@ class Average:
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
 
     @torch.no_grad()
-    def follow(self, model: nn.Module, step: int) -> None:
+    def update(self, model: nn.Module, step: int) -> None:
         """Update after step `step` (the first is 1)."""
         share = 1 - min(self.decay, (1 + step) / (10 + step))
         averaged, current = self.model.state_dict(), model.state_dict()

@@ -8,6 +8,7 @@ import time
 from types import FrameType
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -30,6 +31,11 @@ def on_this_machine(devices: int) -> int:
 def world(devices: int) -> int:
     """The number of processes on all machines: torchrun's if it started them, otherwise `devices`."""
     return int(os.environ.get("WORLD_SIZE", devices))
+
+
+def training_device() -> torch.device:
+    """The kind of device that a run trains on: a GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def end_with_the_first() -> None:

@@ -18,7 +18,8 @@ from ..data import Batch, Task
 from ..nn import SDTCM
 from ..ops import registry
 from .config import RunConfig
-from .evaluation import call
+from .evaluation import predictions
+from .processes import training_device
 
 RUN = "run.json"
 # Records without a format are of the first one, which has neither `source` nor `own`.
@@ -65,7 +66,7 @@ def manifest(
         model: The network with its initial weights.
         task: Its data.
         devices: Processes on this machine.
-        own: Names of the user's own loss, optimizer and callbacks, which resuming needs again.
+        own: Names of the user's own model, loss, optimizer and callbacks, which resuming needs again.
     """
     split = task.splits["train"]
     sample = next(iter(split.batches(min(2, len(split)))))
@@ -77,7 +78,7 @@ def manifest(
         "source": task.source,
         "own": own or {},
         **conditions(devices),
-        "backends": backends(model, sample),
+        "backends": backends(model, sample, training_device()),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
 
@@ -129,16 +130,17 @@ def commit() -> str | None:
 
 
 @torch.no_grad()
-def backends(model: nn.Module, sample: Batch) -> dict[str, list[str]]:
-    """The backends that each operator chooses for a batch such as this one."""
+def backends(model: nn.Module, sample: Batch, device: torch.device) -> dict[str, list[str]]:
+    """The backends that each operator chooses for a batch such as this one; moves the model to the device."""
     chosen: dict[str, list[str]] = {}
     with registry.watching() as calls:
-        call(model.eval(), sample)
+        for _ in predictions(model.eval().to(device), [sample]):
+            pass
     for op, name in sorted(calls):
         chosen.setdefault(op, []).append(name)
     blocks = [module for module in model.modules() if isinstance(module, SDTCM)]
     if blocks:
-        stream = torch.zeros(1, 1, blocks[0].features)
+        stream = torch.zeros(1, 1, blocks[0].features, device=device)
         reasons = {block.why_not_fused(stream) for block in blocks}
         chosen["sdtcm"] = sorted("fused" if reason is None else f"composed: {reason}" for reason in reasons)
     return chosen

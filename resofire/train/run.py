@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 
 from ..data import Task
 from ..models import build
-from ..models.storage import StorageError, load
+from ..models.storage import StorageError, load, save
 from ..ops import retain_buffers
 from . import checkpoints
 from .batches import Plan
@@ -53,8 +53,8 @@ class Outcome(NamedTuple):
     result: dict[str, Any] | None
 
 
-class Own(NamedTuple):
-    """What a user hands over in place of the built-in parts; see `train`."""
+class UserParts(NamedTuple):
+    """User-supplied replacements for the built-in parts; see `train`."""
 
     model: nn.Module | None = None
     loss: Loss | None = None
@@ -63,7 +63,7 @@ class Own(NamedTuple):
 
     def names(self) -> dict[str, Any]:
         """What run.json records."""
-        parts = {"loss": self.loss, "optimizer": self.optimizer}
+        parts = {"model": self.model, "loss": self.loss, "optimizer": self.optimizer}
         names: dict[str, Any] = {part: _name(value) for part, value in parts.items() if value is not None}
         return names | ({"callbacks": [_name(each) for each in self.callbacks]} if self.callbacks else {})
 
@@ -94,7 +94,7 @@ def train(
         RunError: The run cannot begin. Nothing is left on disk.
         Stopped: It was interrupted, diverged, or could not write; it can be resumed.
     """
-    folder, own = Path(folder), Own(model, loss, optimizer, tuple(callbacks))
+    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     devices = on_this_machine(devices)
     require_fit(config, task, world(devices))
     plan, network = _begin(config, task, own)
@@ -132,7 +132,7 @@ def resume(
     Args:
         folder: The run folder.
         task: The data that the run was begun with; see `load_task`.
-        model: A network to load the weights into; None builds it.
+        model: A network to load the weights into; None builds it. Without a checkpoint, the same as in `train`.
         loss: The same as in `train`, as are `optimizer` and `callbacks`.
         optimizer: See `loss`.
         callbacks: See `loss`.
@@ -145,7 +145,7 @@ def resume(
         RunError: It cannot be resumed: finished, in use, other data, or a part of the user's own is missing.
         Stopped: As in `train`.
     """
-    folder, own = Path(folder), Own(model, loss, optimizer, tuple(callbacks))
+    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     record = read(folder)
     config = RunConfig.from_json(record["config"])
     _require_unfinished(folder)
@@ -157,7 +157,9 @@ def resume(
     with locked(folder) if rank() == 0 else nullcontext():
         if rank() == 0:
             _require_unfinished(folder)
-        state = _newest(folder)
+        state = _newest(folder, plan.steps)
+        if state is None and model is None and "model" in (record.get("own") or {}):
+            raise RunError(f"resume: {folder} has no checkpoint and was begun with its own model; pass model= again")
         if rank() == 0:
             now = {
                 "step": 0 if state is None else state["step"],
@@ -168,7 +170,7 @@ def resume(
         return _execute(config, task, folder, devices, own, plan, network, state)
 
 
-def _begin(config: RunConfig, task: Task, own: Own) -> tuple[Plan, nn.Module]:
+def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Module]:
     """The plan of a run and its network, with the initial weights of the seed or the user's own."""
     torch.manual_seed(config.seed % 2**64)
     try:
@@ -183,7 +185,7 @@ def _begin(config: RunConfig, task: Task, own: Own) -> tuple[Plan, nn.Module]:
 
 
 def _execute(
-    config: RunConfig, task: Task, folder: Path, devices: int, own: Own, plan: Plan, model: nn.Module,
+    config: RunConfig, task: Task, folder: Path, devices: int, own: UserParts, plan: Plan, model: nn.Module,
     state: dict[str, Any] | None,
 ) -> Outcome:  # fmt: skip
     """Train from a checkpoint's state or the beginning, evaluate, and explain why if it ends early."""
@@ -212,10 +214,11 @@ def _execute(
             if run.step < plan.steps:
                 fabric = loop.launch(devices)
                 run.rank, run.world = fabric.global_rank, fabric.world_size
+                # NCCL broadcasts tensors on the GPU only.
+                fabric.to_device(model)
                 if run.world > 1:
                     peers = Peers(getattr(fabric.strategy.launcher, "procs", ()))
                     _broadcast(model)
-                fabric.to_device(model)
             run.average = None if config.ema is None else Average(model, config.ema)
             made = optimiser(model, config) if own.optimizer is None else own.optimizer(groups(model, config))
             run.optimizer = made
@@ -223,6 +226,9 @@ def _execute(
                 made.load_state_dict(state["optimiser"])
                 if run.average is not None:
                     run.average.model.load_state_dict(state["average"])
+                if first and run.step == plan.steps and run.best is None:
+                    # The best network is lost, and no validation is left to select another.
+                    save(run.chosen, folder)  # type: ignore[arg-type] # checked before the first step
             elif own.model is not None:
                 # The seed cannot reproduce these weights.
                 saver.write(run)
@@ -256,6 +262,8 @@ def _execute(
         reason = "" if isinstance(error, Interrupted) else f": {_reason(error)}"
         code = 130 if isinstance(error, Interrupted) else 1
         how = f"resume with: resofire train --resume {shlex.quote(str(folder))}"
+        if own.names().keys() - {"model"}:
+            how = "resume with resofire.train.resume and the same loss, optimizer and callbacks"
         raise Stopped(f"stopped in step {run.step} of {plan.steps}{reason}; {_last(folder)}; {how}", code) from None
     finally:
         if display is not None:
@@ -266,12 +274,12 @@ def _execute(
                 logs.close()
 
 
-def _newest(folder: Path) -> dict[str, Any] | None:
-    """The state in the newest whole checkpoint; None if none was written yet."""
+def _newest(folder: Path, steps: int) -> dict[str, Any] | None:
+    """The state in the newest intact checkpoint; None if none was written yet."""
     newest = checkpoints.newest(folder)
     if newest is None:
         if checkpoints.listed(folder):
-            raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is whole")
+            raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is intact")
         return None
     for file in newest.damaged if rank() == 0 else ():
         print(f"{file} is damaged; resuming from {newest.file.name}, the one before it", file=sys.stderr)
@@ -281,25 +289,31 @@ def _newest(folder: Path) -> dict[str, Any] | None:
             load(folder)
         except StorageError as error:
             if rank() == 0:
-                print(f"{error}; the best network is selected again from here on", file=sys.stderr)
+                instead = "the last one" if state["step"] == steps else "the best one from here on"
+                print(f"{error}; {instead} takes its place", file=sys.stderr)
             state["best"] = None
     return state
 
 
-def _require_same(folder: Path, record: dict[str, Any], task: Task, own: Own) -> None:
+def _require_same(folder: Path, record: dict[str, Any], task: Task, own: UserParts) -> None:
     """The data and the user's own parts are those that the run was begun with."""
-    for split, mark in fingerprints(task).items() if "data" in record else ():
-        if record["data"].get(split) != mark:
+    marks = fingerprints(task) if "data" in record else {}
+    for split in {**record.get("data", {}), **marks}:
+        if record["data"].get(split) != marks.get(split):
+            begun, got = (f"a {split} split of {each[split]}" if split in each else f"no {split} split"
+                          for each in (record["data"], marks))  # fmt: skip
             raise RunError(
-                f"resume: {task.name} must be the data that {folder} was begun with, got a {split} split of {mark}, "
-                f"not of {record['data'].get(split)}; name the folder of its files with --data-dir"
+                f"resume: {task.name} must be the data that {folder} was begun with, got {got}, not {begun}; "
+                "name the folder of its files with --data-dir"
             )
     before, now = record.get("own") or {}, own.names()
     for part in ("loss", "optimizer", "callbacks"):
         if part in before and part not in now:
-            raise RunError(f"resume: {folder} was begun with {part}={before[part]}; hand it over again")
+            raise RunError(f"resume: {folder} was begun with {part}={before[part]}; pass it again")
         if part in now and part not in before and part != "callbacks":
             raise RunError(f"resume: {folder} was begun without {part}, got {part}={now[part]}")
+        if part in now and now[part] != before.get(part) and part != "callbacks":
+            raise RunError(f"resume: {folder} was begun with {part}={before[part]}, got {part}={now[part]}")
 
 
 def _require_unfinished(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Where the data of a run came from, so that any command can reopen its task.
 
-run.json records the name, settings and folder of a registered data set. Arrays that were handed over in memory are
+run.json records the name, settings and folder of a registered data set. Arrays that were passed in memory are
 saved beside the run, as data.npz, up to LIMIT bytes.
 """
 

@@ -158,6 +158,18 @@ def test_words_hold_what_was_put_in():
         np.testing.assert_array_equal(unpacked, rows)
 
 
+@compiled
+def test_names_that_the_program_which_verifies_uses_itself():
+    quantized, x = made(CASES["lif"])
+    for name in ("put", "report"):
+        assert verify(header(quantized, name), quantized, x, name).equal
+
+
+def test_the_header_says_which_steps_the_scores_are_of():
+    for case, steps in (("lif", "of all steps so far"), ("pool last", "of the last step")):
+        assert f"scores);    {steps}\n" in header(made(CASES[case])[0])
+
+
 def test_names_that_are_no_c_identifiers():
     quantized, _ = made(CASES["lif"])
     for name in ("", "2fast", "a-b", "a b", "_x", "für", "int", "a\nb", "x" * 64, "../x", 'a"', 3):

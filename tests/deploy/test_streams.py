@@ -133,6 +133,8 @@ def test_a_bad_chunk_is_refused(subtests):
     for case, x, message in BAD_CHUNKS:
         with subtests.test(message, case=case), pytest.raises(ValueError, match=f"Stream.feed: x must .*{message}"):
             Stream(network(CASES[case])).feed(x)
+    with pytest.raises(ValueError, match=r"Stream\.step: x must have shape .*, got a scalar"):
+        Stream(network(CASES["prenorm"])).step(0.5)
 
 
 def test_networks_and_numbers_of_streams_that_cannot_be():

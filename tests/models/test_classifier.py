@@ -203,6 +203,8 @@ def test_what_cannot_be_streamed_says_so():
         model.eval().step(x[:, 0], classifier(depth=1).init_state(2))
     with pytest.raises(TypeError, match=r"Classifier\.step: state must be .* with 2 layers, got tuple"):
         model.step(x[:, 0], ())
+    with pytest.raises(ValueError, match=r"Classifier\.init_state: batch must be"):
+        model.step(x[:0, 0], None)
 
 
 def test_long_float32_means_keep_their_digits():

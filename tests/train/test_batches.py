@@ -70,7 +70,9 @@ def test_a_plan_knows_when_validations_come(subtests):
             # After every `between` steps, counted from the first one, and after the last.
             due = sorted({*range(plan.between, plan.steps, plan.between), plan.steps})
             assert [step for step in range(1, plan.steps + 1) if plan.validates(step)] == due
-            assert all(plan.stop(step) == next(stop for stop in due if stop > step) for step in range(plan.steps))
+            assert all(
+                plan.next_validation(step) == next(each for each in due if each > step) for step in range(plan.steps)
+            )
 
 
 def test_a_batch_above_the_training_split_is_refused():

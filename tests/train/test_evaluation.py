@@ -18,16 +18,16 @@ from tensorboardX.record_writer import masked_crc32c
 
 import resofire
 from resofire import nn
-from resofire.data.task import Form, Split, Task
+from resofire.data.task import IGNORED, Form, Split, Task
 from resofire.models import ClassifierConfig, FeedforwardConfig, build
 from resofire.nn import LIFConfig, PRFConfig
 from resofire.recipes import RECIPES
 from resofire.train import RunConfig, logs, score
 from resofire.train.batches import Plan
-from resofire.train.evaluation import IGNORED, Score, losses
+from resofire.train.evaluation import Score, losses
 from resofire.train.logs import COLUMNS, Logs
 from resofire.train.optimiser import Average
-from resofire.train.record import PACKAGES, commit, manifest
+from resofire.train.record import PACKAGES, backends, commit, manifest
 
 NEURON = PRFConfig(delta=(0.2, 0.8), threshold=0.1)
 MODEL = ClassifierConfig(inputs=2, classes=3, features=6, depth=2, neuron=NEURON)
@@ -105,6 +105,8 @@ def test_labels_that_say_nothing_count_in_nothing():
     assert float(loss) == pytest.approx(2 * math.log1p(math.exp(-5)) + math.log1p(math.exp(5)))
     loss, correct, count = losses(logits, torch.full((2, 2), IGNORED))
     assert (float(loss), int(correct), int(count)) == (0.0, 0, 0)
+    own, _, _ = losses(logits, torch.full((2, 2), IGNORED), lambda logits, labels: logits[labels != IGNORED].mean())
+    assert float(own) == 0.0
 
 
 def test_smoothing_spreads_a_share_of_the_target():
@@ -161,7 +163,7 @@ def test_an_average_follows_its_formula():
     for step in range(1, 12):
         for value in model.state_dict().values():
             value.copy_(torch.randn_like(value) if value.is_floating_point() else value + step)
-        average.follow(model, step)
+        average.update(model, step)
         decay = min(0.4, (1 + step) / (10 + step))
         for name, value in model.state_dict().items():
             whole = not value.is_floating_point()
@@ -173,7 +175,7 @@ def test_an_average_follows_its_formula():
 def test_an_average_with_decay_0_is_the_network():
     model = network()
     average = Average(build(MODEL), 0.0)
-    average.follow(model, 1)
+    average.update(model, 1)
     assert all(torch.equal(value, average.model.state_dict()[name]) for name, value in model.state_dict().items())
 
 
@@ -260,6 +262,19 @@ def test_a_record_names_everything_a_run_came_from(neuron):
     assert "sdtcm" in record["backends"]
     assert all(names for names in record["backends"].values())
     assert record["commit"] is None or len(record["commit"].rstrip("+")) == 40
+
+
+def test_backends_are_those_of_the_device_that_trains():
+    devices = []
+
+    class Plain(torch.nn.Linear):
+        def forward(self, x):
+            devices.append(x.device.type)
+            return super().forward(x)
+
+    sample = next(iter(split(packed=False).batches(2)))
+    assert backends(Plain(2, 3), sample, torch.device("meta")) == {}
+    assert devices == ["meta"]
 
 
 def test_without_git_there_is_no_commit(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ from torch import nn
 from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, build
 from resofire.nn import LIF, PRF, SDTCM, BatchNorm, LIFConfig, Neuron, PRFConfig, SpatialNeuron
 from resofire.train import RunConfig
-from resofire.train.optimiser import BETAS, groups, optimiser, rate, set_rate
+from resofire.train.optimiser import BETAS, groups, lr_factor, optimiser, set_lr
 
 TRAINED = PRFConfig(train_tau=True)
 MODELS = {
@@ -68,7 +68,7 @@ def test_neurons_have_their_own_rate_and_only_weights_decay():
     settings = {group["name"]: (group["highest"], group["weight_decay"]) for group in made.param_groups}
     assert settings == {"weights": (0.1, 0.3), "plain": (0.1, 0.0), "neurons": (0.02, 0.0)}
     assert all(group["betas"] == BETAS == (0.9, 0.999) for group in made.param_groups)
-    set_rate(made, 0.5)
+    set_lr(made, 0.5)
     assert {group["name"]: group["lr"] for group in made.param_groups} == {
         "weights": 0.05,
         "plain": 0.05,
@@ -83,7 +83,7 @@ def test_a_step_without_gradient_shrinks_weights_and_nothing_else():
             parameter.add_(0.5)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     made = optimiser(model, run(lr=0.1, weight_decay=0.3))
-    set_rate(made, 1.0)
+    set_lr(made, 1.0)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     made.step()
@@ -117,14 +117,14 @@ def test_groups_go_by_module_and_not_by_name():
 def test_an_optimiser_without_highest_rates_keeps_its_own():
     made = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
     for factor in (0.1, 0.2):
-        set_rate(made, factor)
+        set_lr(made, factor)
         assert made.param_groups[0]["lr"] == 0.5 * factor
 
 
 @pytest.mark.parametrize("warmup", [0.0, 0.005, 0.5, 1.0])
 def test_the_rate_rises_linearly_to_one_and_falls_along_a_cosine(warmup):
     for steps, final in itertools.product((1, 2, 7, 1999), (0.0, 0.1, 1.0)):
-        rates = [rate(step, steps, run(warmup=warmup, final_lr=final)) for step in range(steps)]
+        rates = [lr_factor(step, steps, run(warmup=warmup, final_lr=final)) for step in range(steps)]
         rising = round(warmup * steps)
         assert max(rates) == 1.0
         assert min(rates) > 0
@@ -137,7 +137,9 @@ def test_the_rate_rises_linearly_to_one_and_falls_along_a_cosine(warmup):
 
 
 def test_the_rate_at_some_steps():
-    assert rate(0, 1000, run(warmup=0.0)) == 1.0 > rate(1, 1000, run(warmup=0.0))
-    assert [rate(step, 10, run(warmup=1.0)) for step in range(10)] == pytest.approx([0.1 * n for n in range(1, 11)])
-    assert rate(9_999, 10_000, run(warmup=0.05, final_lr=0.1)) == pytest.approx(0.1, abs=1e-6)
-    assert rate(10_000, 10_000, run(warmup=0.05, final_lr=0.1)) == pytest.approx(0.1, abs=1e-12)
+    assert lr_factor(0, 1000, run(warmup=0.0)) == 1.0 > lr_factor(1, 1000, run(warmup=0.0))
+    assert [lr_factor(step, 10, run(warmup=1.0)) for step in range(10)] == pytest.approx(
+        [0.1 * n for n in range(1, 11)]
+    )
+    assert lr_factor(9_999, 10_000, run(warmup=0.05, final_lr=0.1)) == pytest.approx(0.1, abs=1e-6)
+    assert lr_factor(10_000, 10_000, run(warmup=0.05, final_lr=0.1)) == pytest.approx(0.1, abs=1e-12)

@@ -17,6 +17,7 @@ from kinds import config, task
 from resofire import data, models, train
 from resofire.data.task import Split
 from resofire.train import checkpoints, folder, source
+from resofire.train.diverged import first_nonfinite_layer
 from resofire.train.processes import Peers
 
 CONFIG = replace(config("feedforward"), steps=4, validate_every=2)
@@ -42,6 +43,10 @@ class Plain(torch.nn.Module):
 
 def mean_square(logits, labels):
     return F.mse_loss(logits, F.one_hot(labels, 3).float())
+
+
+def always_one(logits, labels):
+    return 1 + 0 * logits.sum()
 
 
 def sgd(groups):
@@ -113,7 +118,7 @@ def test_own_loss_optimiser_and_callbacks_resume_to_the_same_bits(tmp_path):
     own = json.loads((run / "run.json").read_text())["own"]
     assert own["optimizer"].endswith(".sgd")
     for missing in ({**parts, "loss": None}, {**parts, "optimizer": None}):
-        with pytest.raises(train.RunError, match=r"was begun with \w+=.*; hand it over again"):
+        with pytest.raises(train.RunError, match=r"was begun with \w+=.*; pass it again"):
             train.resume(run, task("feedforward"), **missing, callbacks=[OnlySteps()])
     with pytest.raises(train.RunError, match="was begun with callbacks="):
         train.resume(run, task("feedforward"), **parts)
@@ -121,6 +126,73 @@ def test_own_loss_optimiser_and_callbacks_resume_to_the_same_bits(tmp_path):
     assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     builtin = train.train(CONFIG, task("feedforward"), tmp_path / "builtin").result
     assert builtin["loss"] != train.recorded(whole)["loss"]
+
+
+def test_other_parts_than_before_are_refused(tmp_path):
+    stop = OnlySteps()
+    stop.stop_at = 1
+    advice = "; resume with resofire.train.resume and the same loss, optimizer and callbacks"
+    with pytest.raises(train.Stopped, match=advice):
+        train.train(CONFIG, task("feedforward"), tmp_path, loss=mean_square, optimizer=sgd, callbacks=[stop])
+    with pytest.raises(train.RunError, match=r"was begun with loss=.*mean_square, got loss=.*always_one"):
+        train.resume(tmp_path, task("feedforward"), loss=always_one, optimizer=sgd, callbacks=[stop])
+    with pytest.raises(train.RunError, match=r"was begun with optimizer=.*sgd, got optimizer=.*SGD"):
+        train.resume(tmp_path, task("feedforward"), loss=mean_square, optimizer=torch.optim.SGD, callbacks=[stop])
+
+
+def test_own_weights_without_a_checkpoint_are_needed_again(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "write", fail)
+        with pytest.raises(train.Stopped, match="there is no checkpoint yet"):
+            train.train(CONFIG, task("feedforward"), tmp_path, model=models.build(CONFIG.model))
+    with pytest.raises(train.RunError, match=r"has no checkpoint and was begun with its own model; pass model= again"):
+        train.resume(tmp_path, task("feedforward"))
+    assert train.resume(tmp_path, task("feedforward"), model=models.build(CONFIG.model)).result is not None
+
+
+def test_a_network_lost_after_the_last_step_is_replaced_by_the_last(tmp_path, capsys):
+    train.train(CONFIG, task("feedforward"), tmp_path)
+    for file in ("result.json", "model.safetensors"):
+        (tmp_path / file).unlink()
+    assert train.resume(tmp_path, task("feedforward")).result["best"] is None
+    assert "; the last one takes its place" in capsys.readouterr().err
+    last = checkpoints.newest(tmp_path).state["model"]
+    assert all(torch.equal(value, last[name]) for name, value in models.load(tmp_path).state_dict().items())
+
+
+def test_negative_labels_count_with_a_loss_that_uses_them(tmp_path):
+    losses = []
+
+    class Losses(train.Callback):
+        def on_step(self, run, figures):
+            losses.append(figures.loss)
+
+    def lower(split):
+        return Split(split.stored, split.labels - 1, kind=split.kind, form=split.form)
+
+    original = task("feedforward")
+    lowered = replace(original, splits={name: lower(split) for name, split in original.splits.items()})
+    # The final evaluation is cross entropy, which has no class -1.
+    with pytest.raises(IndexError):
+        train.train(CONFIG, lowered, tmp_path, loss=always_one, callbacks=[Losses()])
+    assert losses == [1.0] * 4
+
+
+def test_the_part_that_is_not_finite_is_named():
+    class Square(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) ** 2
+
+    class Outside(torch.nn.Sequential):
+        def forward(self, x):
+            return super().forward(x) * torch.inf
+
+    batch = data.Batch(torch.full((2, 3), 1e30), torch.zeros(2, dtype=torch.long), None)
+    assert first_nonfinite_layer(torch.nn.Sequential(Square(3, 2)), batch) == "the output of layer 0 is not finite"
+    assert first_nonfinite_layer(Outside(torch.nn.Linear(3, 2)), batch) == "the output of the model is not finite"
 
 
 MAIN = """

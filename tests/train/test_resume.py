@@ -130,6 +130,9 @@ def test_other_data_of_the_same_name_are_refused(interrupted):
     fewer = Split(task["test"].stored[1:], task["test"].labels[1:], kind="values", form=task["test"].form)
     with pytest.raises(train.RunError, match=r"must be the data that .* was begun with, got a test split of 299 "):
         train.resume(folder, replace(task, splits={**task.splits, "test": fewer}))
+    without = {name: split for name, split in task.splits.items() if name != "validation"}
+    with pytest.raises(train.RunError, match="got no validation split, not a validation split of "):
+        train.resume(folder, replace(task, splits=without))
     assert sorted(folder.rglob("*")) == before
 
 
@@ -142,7 +145,7 @@ def test_a_lost_network_is_selected_again(damage, interrupted, capsys):
     else:
         file.write_bytes(file.read_bytes()[:-9])
     result = train.resume(folder, task).result
-    assert "the best network is selected again from here on" in capsys.readouterr().err
+    assert "; the best one from here on takes its place" in capsys.readouterr().err
     assert result["best"]["step"] > 9
 
 

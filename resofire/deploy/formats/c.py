@@ -35,6 +35,7 @@ KEYWORDS = (
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"
 )
 
+# Names without an underscore: none is one of the header's, whatever those begin with.
 MAIN = """/* Reads sequences from standard input: the number of steps in 4 bytes, lowest first, then the steps.
    Writes the spikes of each step, one byte a neuron, to standard output, scores and last states to standard error. */
 #include <stdint.h>
@@ -62,7 +63,7 @@ static void put(int64_t value)
         fputc((int)((uint64_t)value >> (8 * i) & 255), stderr);
 }}
 
-static void put_scores(const {name}_state *state)
+static void report(const {name}_state *state)
 {{
     int64_t scores[{upper}_CLASSES];
 
@@ -91,10 +92,10 @@ int main(void)
                 return 2;
             fwrite(fired, 1, sizeof fired, stdout);
             if ({each})
-                put_scores(&state);
+                report(&state);
         }}
         if (!{each})
-            put_scores(&state);
+            report(&state);
 {states}    }}
     return 0;
 }}

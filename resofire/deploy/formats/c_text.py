@@ -92,7 +92,7 @@ class Text:
                 name=self.name, upper=self.upper, weight=q.weight_bits, state=q.state_bits, top=q.top,
                 unit=q.score_unit, over=" / steps" if self.mean else "",
                 example="token" if q.tokens else "values", input=described,
-                when="of the last step" if q.pool == "none" else "of all steps so far",
+                when="of all steps so far" if self.mean else "of the last step",
                 inputs=1 if q.tokens else len(q.table), classes=len(q.bias), layers=len(q.layers), neurons=q.neurons,
                 steps=f"#define {self.upper}_MOST_STEPS {q.most_steps}\n" if self.mean else "",
             )

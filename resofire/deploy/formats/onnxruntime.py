@@ -7,6 +7,7 @@ import numpy as np
 import onnxruntime
 
 from ...nn.folded import Array
+from ...ops.checks import require_count
 from ..reference import Result
 
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
@@ -55,8 +56,7 @@ class StepSession:
     """
 
     def __init__(self, model: bytes | str | os.PathLike[str], *, batch: int = 1, threads: int = 1) -> None:
-        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise ValueError(f"StepSession: batch must be a positive integer, got {batch!r}")
+        require_count("StepSession", "batch", batch)
         self._session = _session(model, "step", threads)
         inputs = {each.name: _array(each, batch) for each in self._session.get_inputs()}
         outputs = {each.name: each for each in self._session.get_outputs()}

@@ -6,8 +6,9 @@
     v_t = u_t            reset "none"
           u_t - V s_t    reset "soft"
 
-The state is (v, r), after the reset. Gradients flow to every tensor argument. The derivative of a spike is the
-surrogate's; with reset_gradient "detached" the spike in v_t is a constant.
+The state is PRFState(u=v, r=r), after the reset. Δ in u_t is the argument delta, a factor on the current; it need not
+be the Δ of φ. Gradients flow to every tensor argument. The derivative of a spike is the surrogate's; with
+reset_gradient "detached" the spike in v_t is a constant.
 
 Backends, in the order in which "auto" tries them: `scan` (CPU), `triton` (GPU), `fft`, `reference`.
 """
