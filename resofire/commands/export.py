@@ -73,4 +73,6 @@ class Export:
             return [x[: self.longest] for x in sequences(split, self.samples)[0]], {}
         scales, _ = sequences(split, SCALES_FROM)
         options = {"scales": scales, "weight_bits": self.weight_bits, "state_bits": self.state_bits}
-        return sequences(split, self.samples, first=SCALES_FROM)[0], options
+        # Other sequences than those the scales come from, if there are enough.
+        first = max(0, min(SCALES_FROM, len(split) - self.samples))
+        return sequences(split, self.samples, first=first)[0], options

@@ -1,16 +1,23 @@
 """Networks as files for other programs. A file is written only after its content ran and agreed with the network."""
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from ..atomic import require_regular, write_atomic
+from ..models import Network
 from ..nn.folded import Array, Folded
 from .fold import fold
 from .formats import FORMATS, ExportError, Format, VerificationError
+from .reference import run
+
+# The network is compared with its folded form on this many samples of at most this many steps.
+CHECKED, LONGEST, TOLERANCE = 2, 1_000, 1e-6
 
 
 def export(
@@ -43,6 +50,8 @@ def export(
     if fault:
         raise ExportError(f"export: the folded network cannot be used: {fault}")
     samples = _checked_samples(folded, samples)
+    if isinstance(model, Network):
+        _check_fold(model, samples)
     try:
         network = form.prepare(folded, samples, out.stem, **options)
         content = form.write(network)
@@ -60,6 +69,26 @@ def export(
     except OSError as error:
         raise ExportError(f"export: {out} could not be written: {error.strerror or error}") from None
     return {"format": to, "file": str(out), "bytes": len(content), **report}
+
+
+def _check_fold(model: Network, samples: list[Array]) -> None:
+    """Compare the network with its folded form in float64, where rounding decides no spike.
+
+    Folding is a method of blocks and neurons, which may be a user's own: a wrong one must not pass as verified.
+    """
+    double = copy.deepcopy(model).double().eval()
+    folded = fold(double, "float64")
+    for sample in samples[:CHECKED]:
+        x = sample[:LONGEST]
+        batch = torch.from_numpy(np.ascontiguousarray(x))[None]
+        with torch.no_grad():
+            expected = double(batch if folded.tokens else batch.double())[0].numpy()
+        difference = float(np.abs(run(folded, x).scores - expected).max())
+        if not difference <= TOLERANCE * (1 + float(np.abs(expected).max())):
+            raise VerificationError(
+                f"export: the folded network differs from the network by {difference:.3g} in a score; "
+                f"check the `fold` methods of its blocks and neurons"
+            )
 
 
 def _checked_samples(folded: Folded, samples: list[Array]) -> list[Array]:

@@ -152,11 +152,16 @@ def _dynamics(model: Any) -> str:
         return law(products)
 
 
+def _block(model: Any) -> Any:
+    """The config that names what a network is made of: its own block's, or its neuron's."""
+    return getattr(model.config, "block", None) or getattr(model.config, "neuron", model.config)
+
+
 def _network(model: Any, fold_norm: bool) -> dict[str, Any]:
     return {
         "kind": type(model).__name__,
         "widths": list(getattr(model, "widths", ())),
-        "neuron": type(getattr(model.config, "neuron", model.config)).__name__.removesuffix("Config"),
+        "neuron": type(_block(model)).__name__.removesuffix("Config"),
         "bidirectional": _bidirectional(model),
         "norm": "none" if not _has_norms(model) else "folded" if fold_norm else "counted",
         "parameters": sum(parameter.numel() for parameter in model.parameters()),

@@ -84,7 +84,10 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
     if source is not None and "arrays" in source:
         return _unpack(folder / FILE)
     if "source" in record and (source is None or "name" not in source):
-        raise RunError(f"run: {folder} was trained on arrays that were not saved with it; name the data with --data")
+        raise RunError(
+            f"run: {folder} was trained on arrays too large to be saved with it; pass the task to train.evaluate or "
+            f"train.resume in Python, or register it with data.dataset"
+        )
     # Runs of earlier versions recorded no source; their data set is that of their config.
     name, settings, place = config.task, config.task_settings, None
     if source is not None:

@@ -33,6 +33,8 @@ from resofire.deploy import (
 from resofire.deploy.formats import c, safetensors
 from resofire.deploy.formats.agreement import Agreement, DisagreementError
 from resofire.deploy.reference import Result, run
+from resofire.models import ClassifierConfig
+from resofire.nn import SDTCM, PRFConfig
 
 
 @pytest.fixture(autouse=True)
@@ -335,3 +337,22 @@ def test_a_folded_network_comes_back_to_the_bit(subtests, tmp_path):
                 np.testing.assert_array_equal(ours.scores, theirs.scores)
                 for a, b in zip(ours.spikes, theirs.spikes, strict=True):
                     np.testing.assert_array_equal(a, b)
+
+
+def test_a_wrong_fold_is_not_exported(tmp_path, monkeypatch):
+    """Folding may be a user's own method: the file is compared with the network, not with its folded form alone."""
+    model = (
+        ClassifierConfig(inputs=1, classes=3, features=8, depth=1, neuron=PRFConfig(delta=(0.1, 1.0))).build().eval()
+    )
+    right = SDTCM.fold
+
+    def wrong(self, c, d, floor):
+        layers, c, d = right(self, c, d, floor)
+        return layers, 2 * c, d
+
+    samples = [np.random.RandomState(0).standard_normal((30, 1)).astype(np.float32)]
+    assert export(model, "safetensors", tmp_path / "right.safetensors", samples)["bytes"] > 0
+    monkeypatch.setattr(SDTCM, "fold", wrong)
+    with pytest.raises(VerificationError, match="the folded network differs from the network by .* check the `fold`"):
+        export(model, "safetensors", tmp_path / "wrong.safetensors", samples)
+    assert not (tmp_path / "wrong.safetensors").exists()

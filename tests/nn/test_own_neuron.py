@@ -197,6 +197,12 @@ class Forgets(Neuron):
         return spike(current), {}
 
 
+class Plain(Neuron):
+    @staticmethod
+    def dynamics(current, state, c, spike):
+        return (current >= 1).float(), {}
+
+
 class Wide(Neuron):
     def coefficients(self):
         return {"beta": torch.zeros(7)}

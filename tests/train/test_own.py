@@ -242,7 +242,7 @@ def test_what_is_too_large_is_not_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "LIMIT", 100)
     train.train(replace(CONFIG, steps=1), task("feedforward"), tmp_path / "run")
     assert not (tmp_path / "run" / source.FILE).exists()
-    with pytest.raises(train.RunError, match="was trained on arrays that were not saved with it; name the data with"):
+    with pytest.raises(train.RunError, match="was trained on arrays too large to be saved with it; pass the task"):
         train.load_task(tmp_path / "run")
 
 

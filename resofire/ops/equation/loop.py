@@ -74,8 +74,6 @@ def record(dynamics: Dynamics, current: Tensor) -> tuple[Tensor, Any, Tensor]:
     rows = []
     for now in current.to(state_dtype(current)).unbind(1):
         fired, states, argument = _advance(dynamics, now, states)
-        if argument is None:
-            raise ValueError(f"{dynamics.owner}.trace: dynamics must call spike once, got no call")
         rows.append((fired, *states, argument))
     if not rows:
         rows = [(current[:, 0:0],) * (2 + len(states))]
@@ -120,7 +118,7 @@ def _initial(dynamics: Dynamics, op: str, current: Tensor, state: Any, batch: in
     return dynamics.state_type(*stacked.unbind(0))
 
 
-def _advance(dynamics: Dynamics, current: Tensor, states: Any) -> tuple[Tensor, Any, Tensor | None]:
+def _advance(dynamics: Dynamics, current: Tensor, states: Any) -> tuple[Tensor, Any, Tensor]:
     """One step: spikes, next states, and what `spike` was called with."""
     arguments: list[Tensor] = []
 
@@ -130,6 +128,8 @@ def _advance(dynamics: Dynamics, current: Tensor, states: Any) -> tuple[Tensor, 
 
     result = dynamics.function(current, states, dynamics.coefficients, fire)
     names = dynamics.state_type._fields
+    if not arguments:
+        raise ValueError(f"{dynamics.owner}: dynamics must call spike, which gives spikes their gradient, got no call")
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
         got = type(result).__name__
         raise TypeError(f"{dynamics.owner}: dynamics must return (spikes, {{state: value}}), got {got}")
@@ -145,4 +145,4 @@ def _advance(dynamics: Dynamics, current: Tensor, states: Any) -> tuple[Tensor, 
             raise ValueError(
                 f"{dynamics.owner}: dynamics must return {name} of shape {list(current.shape)}, got {form}"
             )
-    return spikes, dynamics.state_type(*(following[name] for name in names)), arguments[0] if arguments else None
+    return spikes, dynamics.state_type(*(following[name] for name in names)), arguments[0]
