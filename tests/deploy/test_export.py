@@ -353,6 +353,6 @@ def test_a_wrong_fold_is_not_exported(tmp_path, monkeypatch):
     samples = [np.random.RandomState(0).standard_normal((30, 1)).astype(np.float32)]
     assert export(model, "safetensors", tmp_path / "right.safetensors", samples)["bytes"] > 0
     monkeypatch.setattr(SDTCM, "fold", wrong)
-    with pytest.raises(VerificationError, match="the folded network differs from the network by .* check the `fold`"):
+    with pytest.raises(VerificationError, match=r"the folded network differs from the network by .* check the `fold`"):
         export(model, "safetensors", tmp_path / "wrong.safetensors", samples)
     assert not (tmp_path / "wrong.safetensors").exists()
