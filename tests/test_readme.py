@@ -1,5 +1,6 @@
 """The examples of the README and the docs run as they stand, and links between pages work."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from resofire import deploy
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -49,7 +52,7 @@ def test_guide(capsys):
 def test_extend(tmp_path):
     """The blocks of docs/extend.md are one module; its recipe trains, and other commands find it by --import."""
     blocks = re.findall(r"```python notest\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.DOTALL)
-    (tmp_path / "mine.py").write_text("\n\n".join(block for block in blocks if "outcome" not in block))
+    (tmp_path / "mine.py").write_text("\n\n".join(blocks))
     (tmp_path / "own.py").write_text(OWN_PARTS)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
 
@@ -59,24 +62,35 @@ def test_extend(tmp_path):
         return done.stdout
 
     command = ("-m", "resofire.cli")
-    trained = python(*command, "train", "mine:recipe", "--steps", "2", "--out", "run")
+    trained = python(*command, "train", "mine:recipe", "--steps", "2", "--task-settings.count", "100", "--out", "run")
     assert "test" in trained
     assert "the same as the run recorded" in python(*command, "evaluate", "run", "--import", "mine")
     assert "waves" in python(*command, "data", "list", "--import", "mine")
     assert "step 2" in python("own.py")
+    measured = json.loads(python(*command, "measure", "own", "--import", "mine", "--json"))
+    (linear,) = (each for each in measured["counts"]["layers"] if each["layer"] == "encoder.blocks.1.linear")
+    assert linear["ac"] == pytest.approx(measured["rates"]["layers"]["encoder.blocks.1.neuron"] * 32 * 32)
+    assert linear["ac"] > 0
+    python(*command, "export", "own", "--import", "mine", "--to", "safetensors", "--out", "own.safetensors")
+    assert len(deploy.load("own.safetensors").layers) == 2
 
 
-# The block, loss, optimiser and callback of docs/extend.md in one run.
+# The block, loss, optimiser and callback of docs/extend.md in one run; the folded block computes the same in float64.
 OWN_PARTS = """
 from dataclasses import replace
 import mine
-from resofire import data, train
+import resofire
+from resofire.deploy import Stream, fold
 
 config = mine.recipe()
 model = replace(config.model, neuron=mine.nn.LIF, block=mine.ResidualBlockConfig(tau=8.0))
-config = replace(config, model=model, steps=2)
-task = data.load("waves", count=100)
-train.train(config, task, "own", loss=mine.focal, optimizer=mine.sgd, callbacks=[mine.Printer()])
+mine.run(replace(config, model=model, steps=2, task_settings={"count": 100}), "own")
+
+trained = resofire.load("own").double().eval()
+mine.torch.manual_seed(0)
+x = mine.torch.randn(1, 200, 1, dtype=mine.torch.float64)
+scores = Stream(fold(trained)).feed(x.numpy())
+mine.torch.testing.assert_close(mine.torch.as_tensor(scores), trained(x))
 """
 
 
