@@ -132,7 +132,7 @@ def _require_generator(seed: int, sizes: tuple[int, int, int], workers: int | No
 
 
 def _blocks(seed: int, workers: int | None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Blocks of kept draws in order, without end; a few are made ahead."""
+    """Yield blocks of accepted samples in order, endlessly; a few are generated ahead."""
     from . import listops_kernels as kernels
 
     count = workers or os.cpu_count() or 1

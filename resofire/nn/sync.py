@@ -67,11 +67,11 @@ _summed.register_autograd(_pull_back, setup_context=_save)
 @torch.library.custom_op("resofire::gathered", mutates_args=())
 def gathered(x: Tensor, group: str) -> Tensor:
     """x of all processes of a group, given by its name, [processes, *x.shape] in the order of their ranks."""
-    found = _resolve(group)
-    rows = x.new_zeros((found.size(), *x.shape))
-    rows[found.rank()] = x
+    process_group = _resolve(group)
+    rows = x.new_zeros((process_group.size(), *x.shape))
+    rows[process_group.rank()] = x
     # A sum of one x and zeros is exact, so that all processes get the same bits.
-    dist.all_reduce(rows, group=found)
+    dist.all_reduce(rows, group=process_group)
     return rows
 
 
@@ -100,10 +100,10 @@ def summed_rates(rates: FireRates, group: str) -> dict[str, Tensor]:
 def _name(op: str, group: Any) -> str:
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError(f"{op}: torch.distributed must be initialised first (torch.distributed.init_process_group)")
-    found = dist.group.WORLD if group is None else group
-    if not isinstance(found, dist.ProcessGroup):
+    process_group = dist.group.WORLD if group is None else group
+    if not isinstance(process_group, dist.ProcessGroup):
         raise ValueError(f"{op}: group must be None or a process group that this process is in, got {group!r}")
-    return found.group_name
+    return process_group.group_name
 
 
 def _resolve(group: str) -> Any:
