@@ -9,6 +9,8 @@ from typing import Any
 from .usage import UsageError, hint
 
 FLAG = "--import"
+# Modules of the user that this command has imported.
+_imported: list[str] = []
 
 
 def take_imports(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -36,9 +38,16 @@ def import_module(name: str, what: str = FLAG) -> Any:
     if os.getcwd() not in map(os.path.abspath, sys.path):
         sys.path.insert(0, os.getcwd())
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
+        _imported.append(name)
+        return module
     except Exception as error:
         raise UsageError(f"{what} {name} cannot be imported: {_described(error)}") from error
+
+
+def import_flags() -> str:
+    """The flags with which another command imports the same modules."""
+    return "".join(f" {FLAG} {name}" for name in dict.fromkeys(_imported))
 
 
 def call(target: str) -> Any:

@@ -27,14 +27,22 @@ from ..models.storage import StorageError, load, save
 from ..ops import retain_buffers
 from . import checkpoints
 from .batches import Plan
-from .checks import require_fit, require_saveable
+from .checks import (
+    require_fit,
+    require_labels,
+    require_optimizer,
+    require_parts,
+    require_saveable,
+    require_statistics,
+    require_step,
+)
 from .config import RunConfig
 from .diverged import Diverged
 from .evaluation import RESULT, Loss, evaluate
-from .folder import locked, require_empty, write_json
+from .folder import clear, locked, require_empty, write_json
 from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Interrupted, Peers, StopSignals, on_this_machine, rank, world
-from .record import RUN, RunError, conditions, fingerprints, manifest, read
+from .record import RUN, RunError, conditions, fingerprints, manifest, read, sample, source_line
 from .source import FILE, save_arrays
 
 
@@ -94,9 +102,12 @@ def train(
         RunError: The run cannot begin. Nothing is left on disk.
         Stopped: It was interrupted, diverged, or could not write; it can be resumed.
     """
+    require_parts(config, task, loss, optimizer, callbacks)
     folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     devices = on_this_machine(devices)
     require_fit(config, task, world(devices))
+    if loss is None:
+        require_labels(task)
     plan, network = _begin(config, task, own)
     try:
         gradient_dtype = apply_gradient_dtype(network, config.gradient_dtype)
@@ -106,10 +117,11 @@ def train(
         return _execute(config, task, folder, devices, own, plan, network, None)
     require_empty(folder)
     try:
+        require_step(network, task, sample(task.splits["train"]), loss)
         record = {**manifest(config, network, task, devices, own.names()), "gradient_dtype": gradient_dtype}
     except (RuntimeError, ValueError, TypeError) as error:
-        # Such as a backend that cannot run this network.
-        raise RunError(str(error)) from None
+        # Such as a backend that cannot run this network, or a mistake in a user's own module.
+        raise RunError(f"{error}{source_line(error)}") from error
     with locked(folder, create=True):
         require_empty(folder)
         try:
@@ -119,7 +131,15 @@ def train(
         except OSError as error:
             (folder / FILE).unlink(missing_ok=True)
             raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
-        return _execute(config, task, folder, devices, own, plan, network, None)
+        try:
+            return _execute(config, task, folder, devices, own, plan, network, None)
+        except Stopped:
+            raise
+        except Exception:
+            # A mistake in a user's own part, say: without a checkpoint there is nothing to resume.
+            if not any(map(checkpoints.step_of, checkpoints.listed(folder))):
+                clear(folder)
+            raise
 
 
 def resume(
@@ -145,13 +165,16 @@ def resume(
         RunError: It cannot be resumed: finished, in use, other data, or a part of the user's own is missing.
         Stopped: As in `train`.
     """
-    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     record = read(folder)
     config = RunConfig.from_json(record["config"])
+    require_parts(config, task, loss, optimizer, callbacks)
+    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     _require_unfinished(folder)
     _require_same(folder, record, task, own)
     devices = on_this_machine(devices or record["devices"])
     require_fit(config, task, world(devices))
+    if loss is None:
+        require_labels(task)
     plan, network = _begin(config, task, own)
     gradient_dtype = resume_gradient_dtype(network, record, first=rank() == 0)
     with locked(folder) if rank() == 0 else nullcontext():
@@ -179,6 +202,7 @@ def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Modu
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from None
     require_saveable(network)
+    require_statistics(network, task, config.batch)
     if network.config != config.model:
         raise RunError(f"train: model must have the config of the run, {config.model!r}, got {network.config!r}")
     return plan, network
@@ -220,7 +244,11 @@ def _execute(
                     peers = Peers(getattr(fabric.strategy.launcher, "procs", ()))
                     _broadcast(model)
             run.average = None if config.ema is None else Average(model, config.ema)
-            made = optimiser(model, config) if own.optimizer is None else own.optimizer(groups(model, config))
+            made = (
+                optimiser(model, config)
+                if own.optimizer is None
+                else require_optimizer(own.optimizer(groups(model, config)))
+            )
             run.optimizer = made
             if state is not None:
                 made.load_state_dict(state["optimiser"])
