@@ -35,6 +35,9 @@ def import_module(name: str, what: str = FLAG) -> Any:
     Raises:
         UsageError: There is no such module, or it fails; the sentence names the file and line.
     """
+    if name.endswith(".py") or os.sep in name:
+        dotted = name.removesuffix(".py").removeprefix(f".{os.sep}").replace(os.sep, ".")
+        raise UsageError(f"{what} {name} must be the name of a module, not a file; perhaps {dotted}")
     if os.getcwd() not in map(os.path.abspath, sys.path):
         sys.path.insert(0, os.getcwd())
     try:

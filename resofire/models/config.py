@@ -36,6 +36,7 @@ class NetworkConfig(Config):
     _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         owner = type(self).__name__
         for item in fields(self):
             if item.type is bool and not isinstance(getattr(self, item.name), bool):

@@ -7,8 +7,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
-from ..nn.counts import Count, count_dense, count_norm, count_pool, require_counting
-from ..nn.folded import Array, Folded, Layer, fold_method, norm_affine, to_array
+from ..nn.counts import Count, CountError, count_dense, count_norm, count_pool, require_counting
+from ..nn.folded import Array, Folded, FoldError, Layer, fold_method, norm_affine, to_array
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
 from ..ops.checks import require_count
@@ -40,8 +40,13 @@ class Encoder(nn.Module):
         self.require_input(owner, x, "B, T")
         x, sequences = arrange(owner, x, lengths, cu_seqlens)
         stream = self._input(owner, x)
-        for block in self.blocks:
-            stream = block(stream, cu_seqlens=sequences.cu_seqlens)
+        for number, block in enumerate(self.blocks):
+            following = block(stream, cu_seqlens=sequences.cu_seqlens)
+            if not isinstance(following, Tensor) or following.shape != stream.shape:
+                got = list(following.shape) if isinstance(following, Tensor) else type(following).__name__
+                name, shape = type(block).__name__, list(stream.shape)
+                raise ValueError(f"{owner}: blocks.{number}, a {name}, must return a stream {shape}, got {got}")
+            stream = following
         if self.norm is not None and self.config.pool == "mean":
             return self.norm.pooled(stream, sequences.cu_seqlens), sequences
         if self.norm is not None:
@@ -107,7 +112,7 @@ class Encoder(nn.Module):
         d = np.zeros(features) if tokens else to_array(self.input.get_parameter("bias"))
         layers: list[Layer] = []
         for block in self.blocks:
-            added, c, d = fold_method(block)(c, d, floor)
+            added, c, d = _folded(block, fold_method(block)(c, d, floor), features)
             layers += added
         if self.norm is not None:
             gain, offset = norm_affine(self.norm)
@@ -126,7 +131,11 @@ class Encoder(nn.Module):
         parts = []
         for number, block in enumerate(self.blocks):
             name = f"encoder.blocks.{number}"
-            parts += require_counting(block, name).count(name, steps, rates, fold_norm=fold_norm)
+            counted = require_counting(block, name).count(name, steps, rates, fold_norm=fold_norm)
+            if not isinstance(counted, list):
+                kind = type(block).__name__
+                raise CountError(f"count_ops: {kind}.count must return a list of Count, got {type(counted).__name__}")
+            parts += counted
         return parts
 
     def count_input(self, steps: float) -> Count:
@@ -140,6 +149,16 @@ class Encoder(nn.Module):
             # "mean" and "last" leave one vector per sequence, and the norm is applied to that.
             parts.append(count_norm("encoder.norm", features, steps if pool == "none" else vectors))
         return parts
+
+
+def _folded(block: nn.Module, result: Any, features: int) -> tuple[list[Layer], Array, Array]:
+    """What a block's `fold` returned, if it is (layers, c, d)."""
+    match result:
+        case (list() as layers, np.ndarray() as c, np.ndarray() as d):
+            if c.shape == d.shape == (features,) and all(isinstance(each, Layer) for each in layers):
+                return layers, c, d
+    form = f"(list of Layer, c [{features}], d [{features}])"
+    raise FoldError(block, f"{type(block).__name__}.fold must return {form}")
 
 
 def build_block(config: EncoderConfig) -> nn.Module:

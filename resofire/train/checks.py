@@ -101,9 +101,12 @@ def require_fit(config: RunConfig, task: Task, processes: int) -> None:
     model: Any = config.model
     name, splits = task.name, ", ".join(task.splits)
     if not {"train", "test"} <= {*task.splits}:
-        raise RunError(f"train: {name} must have the splits train and test, got {splits}")
+        raise RunError(
+            f"train: {name} must have the splits train and test, got {splits}; data.from_arrays(x, y, test=0.2) splits"
+        )
     if config.select not in task.splits:
-        raise RunError(f"train: select must be a split of {name} ({splits}), got {config.select!r}")
+        advice = "; data.from_arrays(..., validation=0.1) makes one" if config.select == "validation" else ""
+        raise RunError(f"train: select must be a split of {name} ({splits}), got {config.select!r}{advice}")
     if task.pairs != model.pairs:
         needed = "compare pairs" if task.pairs else "classify single sequences"
         raise RunError(f"train: model must {needed}, as {name} needs, got a {type(model).__name__}")

@@ -125,8 +125,15 @@ def train(
     with locked(folder, create=True):
         require_empty(folder)
         try:
-            if task.source is None and save_arrays(folder, task):
-                record["source"] = {"arrays": FILE}
+            if task.source is None:
+                if save_arrays(folder, task):
+                    record["source"] = {"arrays": FILE}
+                else:
+                    print(
+                        f"the arrays of {task.name} are too large to be saved with the run (64 MB): evaluate and "
+                        "resume it in Python, or register them with data.dataset",
+                        file=sys.stderr,
+                    )
             write_json(folder / RUN, record)
         except OSError as error:
             (folder / FILE).unlink(missing_ok=True)
