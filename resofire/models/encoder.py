@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
@@ -30,6 +31,9 @@ class Encoder(nn.Module):
             self.input: InputLinear | nn.Embedding = InputLinear(config.inputs, config.features)
         elif config.vocabulary is not None:
             self.input = nn.Embedding(config.vocabulary, config.features)
+        if config.standardise and config.inputs is not None:
+            self.register_buffer("input_mean", torch.zeros(config.inputs))
+            self.register_buffer("input_scale", torch.ones(config.inputs))
         self.blocks = nn.ModuleList(build_block(config) for _ in range(config.depth))
         self.norm = BatchNorm(config.features) if config.has_last_norm else None
 
@@ -76,6 +80,24 @@ class Encoder(nn.Module):
             stream = self.norm(stream)
         return advance(tuple(layers), state, stream)
 
+    @torch.no_grad()
+    def standardise(self, mean: Array, deviation: Array) -> None:
+        """Set what is subtracted from the values of each input channel, and by what they are divided, each [inputs].
+
+        A channel that does not vary is left in its own scale. `data.statistics` computes both for a split.
+
+        Raises:
+            RuntimeError: The config has `standardise=False`.
+        """
+        if not self.config.standardise:
+            raise RuntimeError("Encoder.standardise: the config must have standardise=True")
+        mean, deviation = np.asarray(mean, np.float64), np.asarray(deviation, np.float64)
+        # Below the rounding of the values themselves nothing varies.
+        constant = deviation <= 1e-6 * np.abs(mean) + 1e-30
+        scale = 1 / np.where(constant, 1.0, deviation)
+        for name, values in (("input_mean", mean), ("input_scale", scale)):
+            self.get_buffer(name).copy_(torch.from_numpy(np.ascontiguousarray(values)))
+
     def require_input(self, owner: str, x: Tensor, dims: str) -> None:
         """The form of an input with the leading dimensions `dims`."""
         if self.config.inputs is not None:
@@ -88,6 +110,8 @@ class Encoder(nn.Module):
             # Only now, when padding is gone: it may hold anything.
             require_vocabulary(owner, x, self.config.vocabulary)
             x = x.long()
+        elif self.config.standardise:
+            x = (x - self.get_buffer("input_mean")) * self.get_buffer("input_scale")
         return self.input(x)
 
     def _causal_blocks(self, op: str) -> list[Any]:
@@ -110,6 +134,8 @@ class Encoder(nn.Module):
         tokens = self.config.vocabulary is not None
         c = np.ones(features)
         d = np.zeros(features) if tokens else to_array(self.input.get_parameter("bias"))
+        if self.config.standardise:
+            weight = weight * to_array(self.get_buffer("input_scale"))
         layers: list[Layer] = []
         for block in self.blocks:
             added, c, d = _folded(block, fold_method(block)(c, d, floor), features)
@@ -124,6 +150,7 @@ class Encoder(nn.Module):
             pool=self.config.pool,
             head=(head * c).T.copy(),
             bias=bias + head @ d,
+            origin=to_array(self.get_buffer("input_mean")) if self.config.standardise else None,
         )
 
     def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
@@ -139,6 +166,7 @@ class Encoder(nn.Module):
         return parts
 
     def count_input(self, steps: float) -> Count:
+        """Count the input layer; a standardised input costs nothing, it is part of the weights."""
         return count_dense(self.input, "encoder.input", "encoder", steps)
 
     def count_readout(self, steps: float, vectors: int, *, fold_norm: bool = False) -> list[Count]:

@@ -100,11 +100,9 @@ def require_fit(config: RunConfig, task: Task, processes: int) -> None:
     """
     model: Any = config.model
     name, splits = task.name, ", ".join(task.splits)
-    if not {"train", "test"} <= {*task.splits}:
-        raise RunError(
-            f"train: {name} must have the splits train and test, got {splits}; data.from_arrays(x, y, test=0.2) splits"
-        )
-    if config.select not in task.splits:
+    if "train" not in task.splits:
+        raise RunError(f"train: {name} must have a split train, got {splits}")
+    if config.select not in (*task.splits, "last"):
         advice = "; data.from_arrays(..., validation=0.1) makes one" if config.select == "validation" else ""
         raise RunError(f"train: select must be a split of {name} ({splits}), got {config.select!r}{advice}")
     if task.pairs != model.pairs:
@@ -120,6 +118,11 @@ def require_fit(config: RunConfig, task: Task, processes: int) -> None:
         raise RunError(f"train: model.vocabulary must be {least}, got {model.vocabulary}")
     if model.classes != task.classes:
         raise RunError(f"train: model.classes must be {task.classes}, the classes of {name}, got {model.classes}")
+    if model.class_names is not None and task.class_names not in (None, model.class_names):
+        raise RunError(f"train: model.class_names must be those of {name}, {task.class_names}, got {model.class_names}")
+    weights = config.class_weights
+    if weights is not None and len(weights) != task.classes:
+        raise RunError(f"train: class_weights must be {task.classes}, one for each class of {name}, got {len(weights)}")
     if config.batch < processes:
         raise RunError(f"train: batch must be at least the {processes} devices, got {config.batch}")
 

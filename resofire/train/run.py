@@ -21,8 +21,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from ..data import Task
+from ..data import Task, statistics
 from ..models import build
+from ..models.encoder import Encoder
 from ..models.storage import StorageError, load, save
 from ..ops import retain_buffers
 from . import checkpoints
@@ -89,7 +90,7 @@ def train(
         folder: The run folder; must be new or empty.
         model: The network to train, with its initial weights; its config must equal `config.model`. None builds it.
         loss: Mean loss of a batch, called as `loss(logits, labels)` and returning a scalar tensor; `label_smoothing`
-            does not apply to it. None is cross entropy.
+            and `class_weights` do not apply to it. None is cross entropy.
         optimizer: Called with the parameter groups (`params`, `weight_decay`, `highest`: the highest learning rate),
             returns an optimiser; its learning rates are set before each step. None is AdamW.
         callbacks: Objects with some of the methods of `Callback`.
@@ -125,15 +126,14 @@ def train(
     with locked(folder, create=True):
         require_empty(folder)
         try:
-            if task.source is None:
-                if save_arrays(folder, task):
-                    record["source"] = {"arrays": FILE}
-                else:
-                    print(
-                        f"the arrays of {task.name} are too large to be saved with the run (64 MB): evaluate and "
-                        "resume it in Python, or register them with data.dataset",
-                        file=sys.stderr,
-                    )
+            if save_arrays(folder, task):
+                record["source"] = {**(task.source or {}), "arrays": FILE}
+            elif task.source is None:
+                print(
+                    f"the arrays of {task.name} are too large to be saved with the run (64 MB): evaluate and "
+                    "resume it in Python, or register them with data.dataset",
+                    file=sys.stderr,
+                )
             write_json(folder / RUN, record)
         except OSError as error:
             (folder / FILE).unlink(missing_ok=True)
@@ -206,6 +206,9 @@ def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Modu
     try:
         plan = Plan.of(config, task.splits["train"])
         network: nn.Module = build(config.model) if own.model is None else own.model
+        for module in network.modules() if own.model is None else ():
+            if isinstance(module, Encoder) and module.config.standardise:
+                module.standardise(*statistics(task.splits["train"]))
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from None
     require_saveable(network)
