@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# What may not happen: ended by a signal, no end in time, more memory than the file can need, an exception that is not one
-# of ours with one sentence, and files that stay behind.
+# What may not happen: ended by a signal, no end in time, more memory than the file can need, an exception that is not
+# one of ours with one sentence, and files that stay behind.
 KINDS = ("crash", "hang", "memory", "traceback", "leftover")
 
 
@@ -87,8 +87,8 @@ class Scenario(NamedTuple):
 
     Attributes:
         name: Its name, KIND/DETAIL.
-        run: Called with the seed, the budget and the report. Case number i must depend on the seed and i alone, and leave
-            nothing behind.
+        run: Called with the seed, the budget and the report. Case number i must depend on the seed and i alone, and
+            leave nothing behind.
         share: How much of the time it gets, relative to the others.
     """
 
