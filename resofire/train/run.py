@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from ..data import Task, statistics
 from ..models import build
 from ..models.encoder import Encoder
-from ..models.storage import StorageError, load, save
+from ..models.storage import WEIGHTS, StorageError, load, save
 from ..ops import retain_buffers
 from . import checkpoints
 from .batches import Plan
@@ -41,6 +41,7 @@ from .config import RunConfig
 from .diverged import Diverged
 from .evaluation import RESULT, Loss, evaluate
 from .folder import clear, locked, require_empty, write_json
+from .optimiser import MOMENTS
 from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Interrupted, Peers, StopSignals, on_this_machine, rank, world
 from .record import RUN, RunError, conditions, fingerprints, manifest, read, sample, source_line
@@ -174,9 +175,13 @@ def resume(
     """
     record = read(folder)
     config = RunConfig.from_json(record["config"])
+<<<<<<< HEAD
     require_parts(config, task, loss, optimizer, callbacks)
     folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     _require_unfinished(folder)
+=======
+    _require_unfinished(folder, config)
+>>>>>>> h-guard-run
     _require_same(folder, record, task, own)
     devices = on_this_machine(devices or record["devices"])
     require_fit(config, task, world(devices))
@@ -186,8 +191,8 @@ def resume(
     gradient_dtype = resume_gradient_dtype(network, record, first=rank() == 0)
     with locked(folder) if rank() == 0 else nullcontext():
         if rank() == 0:
-            _require_unfinished(folder)
-        state = _newest(folder, plan.steps)
+            _require_unfinished(folder, config)
+        state = _newest(folder, config, plan, network)
         if state is None and model is None and "model" in (record.get("own") or {}):
             raise RunError(f"resume: {folder} has no checkpoint and was begun with its own model; pass model= again")
         if rank() == 0:
@@ -196,6 +201,8 @@ def resume(
                 **conditions(devices),
                 "gradient_dtype": gradient_dtype,
             }
+            # Of a finished run that lost its network.
+            (folder / RESULT).unlink(missing_ok=True)
             write_json(folder / RUN, {**record, "resumed": [*record.get("resumed", ()), now]})
         return _execute(config, task, folder, devices, own, plan, network, state)
 
@@ -261,7 +268,7 @@ def _execute(
             )
             run.optimizer = made
             if state is not None:
-                made.load_state_dict(state["optimiser"])
+                _restore(made, state, own.optimizer is not None)
                 if run.average is not None:
                     run.average.model.load_state_dict(state["average"])
                 if first and run.step == plan.steps and run.best is None:
@@ -312,7 +319,7 @@ def _execute(
                 logs.close()
 
 
-def _newest(folder: Path, steps: int) -> dict[str, Any] | None:
+def _newest(folder: Path, config: RunConfig, plan: Plan, network: nn.Module) -> dict[str, Any] | None:
     """The state in the newest intact checkpoint; None if none was written yet."""
     newest = checkpoints.newest(folder)
     if newest is None:
@@ -322,15 +329,44 @@ def _newest(folder: Path, steps: int) -> dict[str, Any] | None:
     for file in newest.damaged if rank() == 0 else ():
         print(f"{file} is damaged; resuming from {newest.file.name}, the one before it", file=sys.stderr)
     state = newest.state
+    reason = checkpoints.fault(state, network, averaged=config.ema is not None, steps=plan.steps)
+    if reason is not None:
+        raise RunError(f"resume: {newest.file} does not fit the config in {RUN}: {reason}")
     if state["best"] is not None:
-        try:
-            load(folder)
-        except StorageError as error:
+        reason = _why_lost(folder, config)
+        if reason is not None:
             if rank() == 0:
-                instead = "the last one" if state["step"] == steps else "the best one from here on"
-                print(f"{error}; {instead} takes its place", file=sys.stderr)
+                instead = "the last one" if state["step"] == plan.steps else "the best one from here on"
+                print(f"{reason}; {instead} takes its place", file=sys.stderr)
             state["best"] = None
     return state
+
+
+def _why_lost(folder: Path, config: RunConfig) -> str | None:
+    """Why the best network of a run cannot be used; None: it can."""
+    try:
+        if load(folder).config == config.model:
+            return None
+        return f"{folder / WEIGHTS} has another config than {RUN}"
+    except StorageError as error:
+        return str(error)
+
+
+def _restore(optimizer: Optimizer, state: dict[str, Any], own: bool) -> None:
+    """Load the optimiser of a checkpoint."""
+    fault = None
+    try:
+        optimizer.load_state_dict(state["optimiser"])
+        if not own:
+            for parameter, moments in optimizer.state.items():
+                if moments["step"].shape != () or any(moments[each].shape != parameter.shape for each in MOMENTS):
+                    fault = f"moments of another shape than {list(parameter.shape)}"
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
+        # Whatever an optimiser, maybe the user's own, raises for a state of another.
+        fault = f"{type(error).__name__}: {error}"
+    if fault is not None:
+        text = " ".join(fault.split())[:400]
+        raise RunError(f"resume: the checkpoint of step {state['step']} does not fit the optimizer: {text}")
 
 
 def _require_same(folder: Path, record: dict[str, Any], task: Task, own: UserParts) -> None:
@@ -354,9 +390,14 @@ def _require_same(folder: Path, record: dict[str, Any], task: Task, own: UserPar
             raise RunError(f"resume: {folder} was begun with {part}={before[part]}, got {part}={now[part]}")
 
 
-def _require_unfinished(folder: Path) -> None:
-    if (folder / RESULT).exists():
+def _require_unfinished(folder: Path, config: RunConfig) -> None:
+    """Refuse a finished run, unless its network is lost: the last checkpoint still has one."""
+    if not (folder / RESULT).exists() or not os.path.lexists(folder / WEIGHTS):
+        return
+    reason = _why_lost(folder, config)
+    if reason is None:
         raise RunError(f"resume: {folder} is finished; see its {RESULT}")
+    raise RunError(f"resume: {folder} is finished, but {reason}; delete that file to resume from the last checkpoint")
 
 
 def _broadcast(model: nn.Module) -> None:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from kinds import config, task
 
-from resofire import data, models, train
+from resofire import cli, data, models, train
 from resofire.data.task import Split
 from resofire.train import checkpoints, folder, source
 from resofire.train.diverged import first_nonfinite_layer
@@ -155,8 +155,13 @@ def test_own_weights_without_a_checkpoint_are_needed_again(tmp_path, monkeypatch
 
 def test_a_network_lost_after_the_last_step_is_replaced_by_the_last(tmp_path, capsys):
     train.train(CONFIG, task("feedforward"), tmp_path)
-    for file in ("result.json", "model.safetensors"):
-        (tmp_path / file).unlink()
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(train.RunError, match=r"is finished, but .* is truncated or corrupt.*; delete that file to"):
+        train.resume(tmp_path, task("feedforward"))
+    weights.unlink()
+    assert cli.main(["evaluate", str(tmp_path)]) == 2
+    assert f"{tmp_path} has lost its network; resume it with: resofire train --resume" in capsys.readouterr().err
     assert train.resume(tmp_path, task("feedforward")).result["best"] is None
     assert "; the last one takes its place" in capsys.readouterr().err
     last = checkpoints.newest(tmp_path).state["model"]

@@ -18,6 +18,7 @@ import safetensors
 import safetensors.numpy
 
 from ...atomic import write_atomic
+from ...models import checksum
 from ...models.storage import StorageError
 from ...nn.folded import NUMBERS, Array, Folded, Layer, Neurons
 from ..reference import Result, run
@@ -101,7 +102,7 @@ def encode(folded: Folded) -> bytes:
     if folded.class_names is not None:
         header["class_names"] = folded.class_names
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return bytes(safetensors.numpy.save(contiguous, {"folded": json.dumps(header)}))
+    return checksum.seal(safetensors.numpy.save(contiguous, {"folded": json.dumps(header)}))
 
 
 def replay(content: bytes, samples: list[Array]) -> list[Result]:
@@ -119,9 +120,12 @@ def _read(file: Path) -> tuple[Any, dict[str, Array]]:
         with safetensors.safe_open(file, "np") as opened:
             metadata = opened.metadata() or {}
             arrays = {name: opened.get_tensor(name).copy() for name in opened.keys()}  # noqa: SIM118 - not a dict
+        fault = checksum.fault(file)
     except Exception as error:  # damaged files raise types that safetensors and NumPy do not document
         reason = " ".join(str(error).split())
         raise StorageError(f"{file} cannot be read, it is truncated or corrupt: {reason}") from None
+    if fault:
+        raise StorageError(f"{file} cannot be used, {fault}")
     try:
         header = json.loads(metadata["folded"])
     except KeyError:
