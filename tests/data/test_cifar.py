@@ -119,7 +119,7 @@ WRONG_PICKLES = [
     ([1, 2], "must be a pickled dictionary, got list"),
     ({b"labels": [0] * COUNT}, 'must hold "data"'),
     ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3000), np.uint8)}, r"got u1 \(20, 3000\)"),
-    ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3072), np.int32)}, r"got i4 \(20, 3072\)"),
+    ({b"labels": [0] * COUNT, b"data": np.zeros((COUNT, 3072), np.int8)}, r"got i1 \(20, 3072\)"),
     ({b"labels": [0] * 3, b"data": np.zeros((COUNT, 3072), np.uint8)}, 'must hold "labels"'),
     ({b"labels": [-1] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got -1"),
     ({b"labels": [10**30] * COUNT, b"data": np.zeros((COUNT, 3072), np.uint8)}, "labels from 0 to 9, got 10000"),

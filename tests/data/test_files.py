@@ -18,6 +18,8 @@ from resofire.data import DataError, download, load
 from resofire.data.files import RawFile, RawFiles, Remote, data_dir, find, identity, members, obtain, read
 
 CONTENTS = bytes(range(256)) * 2000
+LIMIT = len(CONTENTS)
+EVERYTHING = {"": LIMIT}
 
 
 def locate(file, folder=None, folders=("set",)):
@@ -44,7 +46,9 @@ def test_found_and_read(tmp_path, monkeypatch, ending):
         (folder / f"second{ending}").write_bytes(PACKERS[ending](CONTENTS))
         path = locate(file, tmp_path / "mine", ("set", "alias"))
         assert path == folder / f"second{ending}"
-        assert read(path) == CONTENTS
+        assert read(path, LIMIT) == CONTENTS
+        with pytest.raises(DataError, match=r"must have at most 511999 bytes \(unpacked\), got more"):
+            read(path, LIMIT - 1)
     monkeypatch.setenv("RESOFIRE_DATA", str(tmp_path / "mine"))
     assert locate(file, folders=("set", "alias")) == path
 
@@ -54,7 +58,7 @@ def test_a_truncated_file_is_named(tmp_path, ending):
     file = tmp_path / f"file{ending}"
     file.write_bytes(PACKERS[ending](CONTENTS)[:-30])
     with pytest.raises(DataError, match=r"file\..* cannot be read, it is truncated or corrupt"):
-        read(file)
+        read(file, LIMIT)
 
 
 def archive(kind):
@@ -76,11 +80,11 @@ def test_members_of_any_archive(tmp_path, kind):
     else:
         (tmp_path / f"things{kind}").write_bytes(archive(kind))
     place = locate(RawFile(("things",), archive=True), tmp_path)
-    assert list(members(place)) == [("top/inner.bin", CONTENTS)]
+    assert list(members(place, EVERYTHING, kept=LIMIT)) == [("top/inner.bin", CONTENTS)]
     if kind != "folder":
         place.write_bytes(archive(kind)[: 300 if kind == ".tar" else -200])
         with pytest.raises(DataError, match=r"things\..* cannot be read, it is truncated or corrupt"):
-            list(members(place))
+            list(members(place, EVERYTHING, kept=LIMIT))
 
 
 def test_an_archive_cannot_write_anywhere(tmp_path):
@@ -90,7 +94,7 @@ def test_an_archive_cannot_write_anywhere(tmp_path):
         info.size = 4
         packed.addfile(info, io.BytesIO(b"evil"))
     before = sorted(tmp_path.parent.rglob("*"))
-    assert [name for name, _ in members(file)] == ["../../evil.txt"]
+    assert [name for name, _ in members(file, EVERYTHING, kept=LIMIT)] == ["../../evil.txt"]
     assert sorted(tmp_path.parent.rglob("*")) == before
 
 
@@ -99,13 +103,13 @@ def test_the_checksum_of_a_compression_is_checked(tmp_path, kind):
     raw = archive(kind)
     (tmp_path / f"things{kind}").write_bytes(raw[:-12] + bytes(12))
     with pytest.raises(DataError, match="cannot be read, it is truncated or corrupt"):
-        list(members(tmp_path / f"things{kind}"))
+        list(members(tmp_path / f"things{kind}", EVERYTHING, kept=LIMIT))
 
 
 def test_what_is_no_archive_is_refused_in_one_line(tmp_path):
     (tmp_path / "things.tar.gz").write_bytes(b"<html>not found</html>")
     with pytest.raises(DataError, match=r"things\.tar\.gz cannot be read, .* not a tar or zip archive") as refused:
-        list(members(tmp_path / "things.tar.gz"))
+        list(members(tmp_path / "things.tar.gz", EVERYTHING, kept=LIMIT))
     assert "\n" not in str(refused.value)
 
 
@@ -113,7 +117,7 @@ def test_a_link_to_nowhere_does_no_harm(tmp_path):
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     assert identity(tmp_path)[1:3] == [1, 1]
-    assert list(members(tmp_path)) == [("file", b"x")]
+    assert list(members(tmp_path, EVERYTHING, kept=LIMIT)) == [("file", b"x")]
 
 
 def test_what_we_do_not_download_says_where_to_get_it_and_put_it(tmp_path):
