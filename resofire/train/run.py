@@ -175,13 +175,9 @@ def resume(
     """
     record = read(folder)
     config = RunConfig.from_json(record["config"])
-<<<<<<< HEAD
     require_parts(config, task, loss, optimizer, callbacks)
     folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
-    _require_unfinished(folder)
-=======
     _require_unfinished(folder, config)
->>>>>>> h-guard-run
     _require_same(folder, record, task, own)
     devices = on_this_machine(devices or record["devices"])
     require_fit(config, task, world(devices))

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..files import BROKEN, read
+from ..archives import BROKEN
+from ..files import read
 from ..samples import Where
 from ..task import DataError
-from .recordings import Recordings, Settings, in_file
+from .recordings import LARGEST, Recordings, Settings, in_file
 from .tables import read_signal
 
 X, Y = ("x", "X", "data", "sequences"), ("y", "Y", "labels", "label")
@@ -83,9 +84,9 @@ def read_one(file: Path, settings: Settings) -> tuple[np.ndarray, Where, int | N
     kind, rate = file.suffix.lower(), None
     lines: list[int] | None = None
     if kind == ".wav":
-        values, rate = read_wav(file, read(file))
+        values, rate = read_wav(file, read(file, LARGEST))
     elif kind == ".npy":
-        raw = read(file)
+        raw = read(file, LARGEST)
         try:
             values = np.load(io.BytesIO(raw), allow_pickle=False)
         except (*BROKEN, KeyError, TypeError, AttributeError, SyntaxError) as error:

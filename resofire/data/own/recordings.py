@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 from ..samples import Where, place
 from ..task import DataError
 
+# The most bytes of a file of the user's own, unpacked: more is a bomb or does not fit into memory.
+LARGEST = 4 * 2**30
+
 
 class Recordings(NamedTuple):
     """Sequences [T] or [T, C] and their labels, as read, and the function that names the place of a value."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..files import read
 from ..task import DataError
-from .recordings import Recordings, Settings
+from .recordings import LARGEST, Recordings, Settings
 
 SEPARATORS = ("\t", ";", ",", "|")
 MISSING = {"", "nan", "na", "n/a", "null", "none", "?"}
@@ -90,7 +90,7 @@ def decoded_lines(file: Path) -> list[str]:
     Raises:
         DataError: It cannot be read or is not text.
     """
-    raw = read(file)
+    raw = read(file, LARGEST)
     wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = raw.decode("utf-16" if wide else "utf-8-sig")
