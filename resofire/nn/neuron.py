@@ -8,7 +8,6 @@ returned, never kept.
 import math
 from collections import namedtuple
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -135,7 +134,10 @@ class Neuron(Firing, Configurable):
 
     def explain(self, x: Tensor) -> str:
         """Which backend runs this input, and why the others do not."""
-        return "loop: runs `dynamics` step by step under autograd (the definition)\nscan: `dynamics` is not compiled"
+        reason = equation.why_not_compiled(self._equation(x), x)
+        if reason is None:
+            return "scan: compiled from `dynamics`\nloop: the definition, slower"
+        return f"loop: runs `dynamics` step by step under autograd (the definition)\nscan: {reason}"
 
     @property
     def state_type(self) -> Any:
@@ -195,9 +197,15 @@ class Neuron(Firing, Configurable):
         return count_neuron(name, self.features, steps, operations, coefficients=read, states=len(self.states))
 
 
-@lru_cache(maxsize=256)
+# NamedTuples of states and coefficients. (torch.compile warns of `lru_cache`.)
+_named_types: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+
 def _named(name: str, fields: tuple[str, ...]) -> Any:
-    return namedtuple(name, fields)
+    made = _named_types.get((name, fields))
+    if made is None:
+        made = _named_types[name, fields] = namedtuple(name, fields)
+    return made
 
 
 def zero_state(neuron: Any, batch: int) -> Any:
