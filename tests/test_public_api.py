@@ -103,8 +103,9 @@ def test_names():
         "spike_linear",
     ]  # fmt: skip
     assert resofire.nn.__all__ == [
-        "LIF", "PRF", "SDTCM", "BatchNorm", "Config", "Configurable", "FireRates", "LIFConfig", "Neuron",
-        "NeuronConfig", "PRFConfig", "SpatialNeuron", "SpikeLinear", "Trace", "fire_rates", "summed", "synchronise",
+        "AHP", "ALIF", "BHRF", "BRF", "DRF", "GLIF", "LIF", "PLIF", "PRF", "PSN", "SDTCM", "TCLIF", "BatchNorm",
+        "Config", "Configurable", "FireRates", "LIFConfig", "Neuron", "NeuronConfig", "PRFConfig", "Recurrent",
+        "SlidingPSN", "SpatialNeuron", "SpikeLinear", "Trace", "fire_rates", "summed", "synchronise",
     ]  # fmt: skip
     assert resofire.models.__all__ == [
         "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Network", "NetworkConfig", "Retrieval",

@@ -105,8 +105,9 @@ def _derive(module: type[nn.Module]) -> type[Config]:
             hashable = getattr(type(default), "__hash__", None) is not None
             made = {"default": default} if hashable else {"default_factory": lambda value=default: value}
             fields.append((parameter.name, annotation, dataclasses.field(**made)))
+    own = module.__module__.partition(".")[0] == "resofire"
     body = {
-        "kind": f"{module.__module__}.{module.__qualname__}",
+        "kind": module.__qualname__ if own else f"{module.__module__}.{module.__qualname__}",
         "module": module,
         "build": _build,
         "__doc__": f"The settings of a `{module.__name__}`.",

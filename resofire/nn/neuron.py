@@ -147,9 +147,7 @@ class Neuron(Firing, Configurable):
     def _equation(self, x: Tensor) -> equation.Dynamics:
         """The equation with the coefficients of this call, in the precision of the state."""
         owner = type(self).__name__
-        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[-1] != self.features:
-            got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
+        self._require_channels(x)
         values = self.coefficients()
         if not isinstance(values, Mapping):
             kind = type(values).__name__
@@ -164,6 +162,14 @@ class Neuron(Firing, Configurable):
                 raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {form}")
         c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
         return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate)
+
+    def extra_repr(self) -> str:
+        return f"{self.features}, {self.surrogate}"
+
+    def _require_channels(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[-1] != self.features:
+            owner, got = type(self).__name__, list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
 
     def _keep_log(self, name: str, value: Tensor, trained: bool) -> None:
         """Keep a positive quantity: trained as the parameter `log_<name>`, otherwise as the buffer `<name>`."""
