@@ -10,14 +10,11 @@ that source.
 
 import functools
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numba import njit
-from numba.core import caching, config
 from numba.extending import register_jitable
 
 from .. import surrogate as surrogates
@@ -25,6 +22,7 @@ from ..neuron_scan import CHUNK, kernels, simd
 from . import vectors
 from .adjoint import Adjoint
 from .graph import Node, Program, ordered
+from .kernel_cache import keep_on_disk
 
 FILE = "<resofire equation {}>"
 FUNCTIONS = {
@@ -100,7 +98,8 @@ def forward_source(program: Program) -> str:
         "            keep = (plan[sequence, 3] + chunk) * pitch",
         "            for lane in range(tasks[i, 1], tasks[i, 2], WIDTH):",
         "                here, kept_at = sequence * pitch + lane, keep + lane",
-        "                from_, into = at + first * row + lane * current_at[2], to + first * to_row + lane * spikes_at[2]",
+        "                from_ = at + first * row + lane * current_at[2]",
+        "                into = to + first * to_row + lane * spikes_at[2]",
         "                some = min(WIDTH, lanes - lane)",
         "                direct = whole and some == WIDTH",
         "                c, c_at, c_row, s, s_at, s_row = current, from_, row, spikes, into, to_row",
@@ -143,8 +142,8 @@ def backward_source(program: Program, adjoint: Adjoint, vector: bool) -> str:
         return f"                    store(notes, note + {len(states) + k} * WIDTH, {text})"
 
     return _joined(
-        "def backward(plan, tasks, lanes, current, current_at, grads, grads_at, grad_current, out_at, past_cache, coefs, "
-        "pitch, kept, numbers, grad_state, sums, reverse):",
+        "def backward(plan, tasks, lanes, current, current_at, grads, grads_at, grad_current, out_at, past_cache, "
+        "coefs, pitch, kept, numbers, grad_state, sums, reverse):",
         f"    span, kept_span = plan.shape[0] * pitch, kept.size // {max(1, len(states))}",
         "    whole = current_at[2] == 1 and grads_at[2] == 1 and out_at[2] == 1",
         "    size = CHUNK * WIDTH",
@@ -267,44 +266,7 @@ def compiled(source: str, width: int, slope: Callable[..., float] | None = None)
         space["slope"] = register_jitable(slope)
     exec(compile(source, FILE.format(stamp), "exec"), space)
     function = space["forward" if slope is None else "backward"]
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    kernel = njit(**options)(function)
+    kernel: Any = njit(nogil=True, error_model="numpy", fastmath={"contract"})(function)
     if keep:
-        with suppress(RuntimeError):
-            kernel._cache = _Cache(function)
+        keep_on_disk(kernel)
     return kernel
-
-
-class _Locator(caching._CacheLocator):  # type: ignore[misc] # Numba has no types
-    """Where Numba keeps kernels that have no file: in its own cache folder, under the hash of their source."""
-
-    def __init__(self, file: str) -> None:
-        self._stamp = file.split()[-1].rstrip(">")
-
-    def get_cache_path(self) -> str:
-        base = config.CACHE_DIR or caching.AppDirs(appname="numba", appauthor=False).user_cache_dir
-        return os.path.join(base, "resofire-equation")
-
-    def get_source_stamp(self) -> str:
-        return self._stamp
-
-    def get_disambiguator(self) -> str:
-        return self._stamp
-
-    @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> "_Locator | None":
-        self = cls(py_file)
-        try:
-            self.ensure_cache_path()
-        except OSError:
-            # No folder that can be written: compile in every process.
-            return None
-        return self
-
-
-class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes: ClassVar[list[Any]] = [_Locator]
-
-
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
-    _impl_class = _Implementation

@@ -211,9 +211,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "absolute": _elementwise("abs", 1), "square": lambda x: _mul(x, x),
     "reciprocal": lambda x: _div(1.0, x), "rsqrt": lambda x: _div(1.0, _FUNCTIONS["sqrt"](x)),
     "minimum": _elementwise("minimum", 2), "maximum": _elementwise("maximum", 2),
-    "fmin": None, "fmax": None,
     "clamp": _clamp, "clip": _clamp, "clamp_min": _clamp, "clamp_max": lambda x, max: _clamp(x, None, max),
-    "relu": _relu, "pow": _pow, "rpow": None, "where": _where, "detach": _detach,
+    "relu": _relu, "pow": _pow, "where": _where, "detach": _detach,
     "gt": _elementwise("gt", 2), "ge": _elementwise("ge", 2), "lt": _elementwise("lt", 2),
     "le": _elementwise("le", 2), "eq": _elementwise("eq", 2), "ne": _elementwise("ne", 2),
     "greater": _elementwise("gt", 2), "greater_equal": _elementwise("ge", 2), "less": _elementwise("lt", 2),
@@ -225,7 +224,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "float": _as_number, "to": _as_number, "type_as": _as_number, "clone": _as_number, "contiguous": _as_number,
     "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "full_like": _full_like,
 }  # fmt: skip
-_FUNCTIONS = {name: function for name, function in _FUNCTIONS.items() if function is not None}
 
 
 def _install() -> None:
