@@ -45,7 +45,7 @@ def table(draw):
     width, lines = draw.randint(1, 8), []
     if draw.random() < 0.3:
         lines.append(separator.join(draw.choice(["label", "v", "v", "w", "id", "1"]) for _ in range(width + 1)))
-    for _ in range(draw.choice([0, 1, 2, 10, 20, 30])):
+    for _ in range(draw.choice([0, 1, 10, 20, 20, 30])):
         length = width if draw.random() < plain else draw.randint(0, 10)
         cells = [f"{draw.gauss(0, 1):.3g}" if draw.random() < plain else draw.choice(WORDS) for _ in range(length)]
         lines.append(separator.join([draw.choice(names), *cells]))
@@ -116,12 +116,10 @@ def ts(draw):
 
 def written(draw, folder):
     """A path with odd content, and settings to read it with."""
-    kind = draw.choice(["csv", "csv", "csv", "tsv", "txt", "ts", "npz", "h5", "folder", "zip", ""])
+    kind = draw.choice(["csv", "csv", "csv", "csv", "tsv", "tsv", "txt", "ts", "npz", "h5", "folder", "zip"])
     settings = draw.choice(
         [
-            {},
-            {},
-            {},
+            *[{}] * 6,
             {"label": draw.choice(["label", "v", "1", -1, 3])},
             {"id": draw.choice(["id", 2])},
             {"frame": 2},
@@ -168,8 +166,15 @@ def arrays(draw):
     )
     if isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.size and draw.random() < 0.5:
         x.flat[draw.randrange(x.size)] = draw.choice([np.nan, np.inf, 1e300])
-    labels = [draw.choice(draw.choice([LABELS, (1, 2), (1, "1", None), (0.5, np.nan), (True, 3)])) for _ in range(n)]
-    y = draw.choice([labels, labels[:-1], np.array(labels, object), [[0, 1, 0, 1, 1]] * n, None, 3, {"a": 1}])
+    if draw.random() < 0.3:
+        n, x = 12, draw.choice([generator.randn(12, 5, 2), [generator.randn(draw.randint(1, 5)) for _ in range(12)]])
+    labels = [
+        draw.choice(draw.choice([LABELS, (1, 2), (1, 2), ("a", "b"), (1, "1", None), (0.5, np.nan), (True, 3)]))
+        for _ in range(n)
+    ]
+    y = draw.choice(
+        [labels, labels, labels, labels[:-1], np.array(labels, object), [[0, 1, 0, 1, 1]] * n, None, 3, {"a": 1}]
+    )
     return (
         x,
         y,
@@ -226,7 +231,7 @@ def fuzz(count, tmp_path, trained):
         else:
             x, y, settings = arrays(draw)
             tasks += attempt(lambda x=x, y=y, settings=settings: from_arrays(x, y, **settings), run)
-    assert 0.05 * count < tasks < 0.9 * count
+    assert 0.04 * count < tasks < 0.9 * count
 
 
 def test_three_hundred_odd_inputs(tmp_path):
