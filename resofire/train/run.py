@@ -231,7 +231,7 @@ def _execute(
     from .callbacks import Saver, notify
     from .logs import Logs
     from .optimiser import Average, groups, optimiser
-    from .progress import Display
+    from .progress import Display, is_silent
 
     first = rank() == 0
     retain_buffers()
@@ -239,7 +239,7 @@ def _execute(
     if state is not None:
         model.load_state_dict(state["model"])
         run.step, run.best = state["step"], state["best"]
-    display = Display(config.name, folder) if first else None
+    display = Display(config.name, folder) if first and not is_silent() else None
     logs: Logs | None = None
     peers: Peers | None = None
     threads = torch.get_num_threads()
