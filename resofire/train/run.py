@@ -32,6 +32,7 @@ from .config import RunConfig
 from .diverged import Diverged
 from .evaluation import RESULT, Loss, evaluate
 from .folder import locked, require_empty, write_json
+from .memory import require_memory
 from .optimiser import MOMENTS
 from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Interrupted, Peers, StopSignals, on_this_machine, rank, world
@@ -98,6 +99,7 @@ def train(
     folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     devices = on_this_machine(devices)
     require_fit(config, task, world(devices))
+    require_memory(config, task, devices, devices / world(devices), model)
     plan, network = _begin(config, task, own)
     try:
         gradient_dtype = apply_gradient_dtype(network, config.gradient_dtype)
@@ -153,6 +155,7 @@ def resume(
     _require_same(folder, record, task, own)
     devices = on_this_machine(devices or record["devices"])
     require_fit(config, task, world(devices))
+    require_memory(config, task, devices, devices / world(devices), model)
     plan, network = _begin(config, task, own)
     gradient_dtype = resume_gradient_dtype(network, record, first=rank() == 0)
     with locked(folder) if rank() == 0 else nullcontext():

@@ -211,7 +211,7 @@ def test_evaluate_of_damaged_weights_and_of_none(copy, capsys):
     file.unlink()
     assert cli.main(["evaluate", str(copy)]) == 2
     assert last_line(capsys) == (
-        f"resofire: evaluate: {copy} has no network yet; resume it with: resofire train --resume {copy}"
+        f"resofire: evaluate: {copy} has lost its network; resume it with: resofire train --resume {copy}"
     )
 
 
