@@ -3,16 +3,15 @@
 Three files, `new_aan_pairs.{train,eval,test}.tsv`, of 147,086 / 18,090 / 17,437 lines without header: label, id 1,
 id 2, text 1, text 2, separated by tabs, without quoting. Texts are cut at 3,999 characters, then an end mark; the
 vocabulary is that of the cut training texts (98 tokens: pad, unk, eos, then by frequency). The files may not be
-redistributed, so there is no download. Packed. Preparation holds one file in memory, beside its tokens.
+redistributed, so there is no download. Packed.
 """
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from .files import Folder, RawFile, RawFiles, prepared_from, read
+from .files import Folder, RawFile, RawFiles, prepared_from, read_lines
 from .imdb import END, code_points, lookup, vocabulary
 from .registry import dataset
 from .store import Prepared
@@ -20,6 +19,8 @@ from .task import DataError, Task, make_splits, require_counts
 
 VERSION = 1
 CUT = 3_999
+# Bytes of a line, of two whole papers.
+LONGEST = 1 << 26
 SIZES = (147_086, 18_090, 17_437)
 FIELDS = ("label", "id 1", "id 2", "text 1", "text 2")
 RAW = RawFiles(
@@ -57,15 +58,21 @@ def retrieval(data_dir: Folder = None, *, sizes: tuple[int, int, int] | None = S
     )  # fmt: skip
 
 
-def read_pairs(file: Path, raw: bytes) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+def read_pairs(file: Path, most: int | None = None) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Iterate over label and two texts of each line, as code points, cut.
 
+    Args:
+        file: The file.
+        most: The most lines it may have; None for any number.
+
     Raises:
-        DataError: If a line has another form.
+        DataError: If a line has another form, or there are more.
     """
-    for number, line in enumerate(io.BytesIO(raw), 1):
-        fields = line.rstrip(b"\r\n").split(b"\t")
+    for number, line in enumerate(read_lines(file, LONGEST), 1):
+        fields = line.split(b"\t")
         where = f"{file}, line {number},"
+        if most is not None and number > most:
+            raise DataError(f"{file} must hold {most} pairs, got more: it is another file")
         if len(fields) != len(FIELDS):
             raise DataError(f"{where} must have {len(FIELDS)} fields ({', '.join(FIELDS)}), got {len(fields)}")
         if fields[0] not in (b"0", b"1", b"0.0", b"1.0"):
@@ -74,26 +81,23 @@ def read_pairs(file: Path, raw: bytes) -> Iterator[tuple[int, np.ndarray, np.nda
 
 
 def _make(places: dict[str, Path], sizes: tuple[int, int, int] | None) -> Prepared:
-    raw = read(places["train"])
-    symbols = vocabulary((text for _, *pair in read_pairs(places["train"], raw) for text in pair), 1)
+    most = dict(zip(places, sizes or (None,) * len(places), strict=True))
+    symbols = vocabulary((text for _, *pair in read_pairs(places["train"], most["train"]) for text in pair), 1)
     table = lookup(symbols)
     end = np.array([END], table.dtype).tobytes()
     arrays = {}
-    for number, (split, file) in enumerate(places.items()):
+    for split, file in places.items():
         # A growing bytearray: a list of arrays would need twice the memory when it is joined.
         packed, lengths, labels = bytearray(), [0], []
-        for label, *pair in read_pairs(file, raw if split == "train" else read(file)):
+        for label, *pair in read_pairs(file, most[split]):
             labels.append(label)
             for text in pair:
                 packed += table[text].tobytes() + end
                 lengths.append(len(text) + 1)
         if not labels:
             raise DataError(f"{file} must hold pairs, one a line, got none")
-        if sizes is not None and len(labels) != sizes[number]:
-            raise DataError(
-                f"{file} must hold {sizes[number]} pairs, got {len(labels)}: it is truncated or another file"
-            )
-        raw = b""
+        if most[split] not in (None, len(labels)):
+            raise DataError(f"{file} must hold {most[split]} pairs, got {len(labels)}: it is truncated or another file")
         arrays[f"{split}_x"] = np.frombuffer(packed, table.dtype)
         arrays[f"{split}_bounds"] = np.cumsum(lengths)
         arrays[f"{split}_labels"] = np.array(labels, np.uint8)

@@ -5,20 +5,19 @@ Five training batches and a test batch of 10,000 images, binary or pickled, in a
     binary    records of 3,073 bytes: a label, then 1,024 red, green and blue values
     python    pickled dictionaries with "data" [10000, 3072] and "labels"
 
-A pickle can run code when it is loaded. These are read by an unpickler that accepts only the few names such files need,
-and replaces them. There is no validation split: 5,000 random training images are held out, which leaves 45,000.
+A pickle can run code when it is loaded, and fill any memory. These are read by a machine of our own for the few
+operations that such files need (`pickled.py`). There is no validation split: 5,000 random training images are held out,
+which leaves 45,000.
 """
 
-import io
-import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .files import Folder, RawFile, RawFiles, Remote, members, prepared_from
+from .pickled import PickledArray, unpickle
 from .registry import dataset
 from .store import Arrays, Prepared
 from .task import DataError, Form, Task, hold_out, make_splits
@@ -33,13 +32,16 @@ ARCHIVE = RawFile(
     ("cifar-10-binary", "cifar-10-batches-bin", "cifar-10-python", "cifar-10-batches-py"),
     archive=True,
     remote=Remote(
-        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", 170_052_171, "md5:c32a1d4ab5d03f1284b67883e8d87530"
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        170_052_171,
+        "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     ),
     inside=("data_batch_1.bin", "data_batch_1"),
 )
 RAW = RawFiles(("cifar10", "cifar-10", "image", "scifar", "CIFAR10", "cifar"), {"archive": ARCHIVE})
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST = "test_batch"
+NAME = r"(?:^|/)(data_batch_[1-5]|test_batch)(\.bin)?$"
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 # Of grey values in 0..255, and of colours in 0..1: the customary ones.
 GREY_MEAN, GREY_DEVIATION = 122.6, 61.0
@@ -95,9 +97,10 @@ def read_batches(place: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
         DataError: If a batch is missing or damaged.
     """
     batches: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for path, raw in members(place, ARCHIVE.remote):
-        match = re.search(r"(?:^|/)(data_batch_[1-5]|test_batch)(\.bin)?$", path)
-        if match:
+    # A pickled batch has up to two bytes for a value, and label and file name of each image.
+    largest = BATCH * (2 * RECORD + 256) + 4096
+    for path, raw in members(place, {NAME: largest}, kept=(len(TRAIN) + 1) * largest, remote=ARCHIVE.remote):
+        if match := re.search(NAME, path):
             where = f"{place}: {path}"
             batches[match[1]] = _binary(where, raw) if match[2] else _pickled(where, raw)
     missing = [name for name in (*TRAIN, TEST) if name not in batches]
@@ -123,67 +126,18 @@ def _checked(where: str, planes: np.ndarray, labels: np.ndarray) -> tuple[np.nda
 
 def _pickled(where: str, raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     try:
-        batch = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
-    # A damaged stream can make the unpickler raise anything.
-    except Exception as error:
+        batch = unpickle(raw)
+    except ValueError as error:
         raise DataError(f"{where} must be a pickled batch of CIFAR-10: {error}") from None
     if not isinstance(batch, dict):
         raise DataError(f"{where} must be a pickled dictionary, got {type(batch).__name__}")
-    named = {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
-    data, labels = named.get("data"), named.get("labels")
-    if not isinstance(data, _Array) or data.shape != (BATCH, 3072) or data.kind not in ("u1", "|u1"):
-        got = f"{data.kind} {data.shape}" if isinstance(data, _Array) else type(data).__name__
-        raise DataError(f'{where} must hold "data", bytes of shape ({BATCH}, 3072), got {got}')
+    data, labels = batch.get("data"), batch.get("labels")
+    if not isinstance(data, PickledArray) or data.shape != (BATCH, 3072) or data.kind not in ("u1", "|u1"):
+        got = f"{data.kind} {data.shape}" if isinstance(data, PickledArray) else type(data).__name__
+        raise DataError(f'{where} must hold "data", bytes of shape ({BATCH}, 3072), got {got[:100]}')
     if len(data.raw) != BATCH * 3072:
         raise DataError(f'{where} must hold {BATCH * 3072} bytes of "data", got {len(data.raw)}')
     if not isinstance(labels, list) or len(labels) != BATCH or not all(type(label) is int for label in labels):
         raise DataError(f'{where} must hold "labels", a list of {BATCH} integers')
     planes = np.frombuffer(data.raw, np.uint8).reshape(BATCH, 3072, order="F" if data.fortran else "C")
     return _checked(where, planes, np.array(labels, object))  # of any size: a pickle holds Python integers
-
-
-class _Array:
-    """Replaces a numpy array: keeps the state in the pickle."""
-
-    shape: tuple[int, ...] = ()
-    kind = ""
-    fortran = False
-    raw = b""
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _, shape, kind, fortran, raw = state
-        if not isinstance(kind, _Type) or not isinstance(raw, bytes):
-            raise pickle.UnpicklingError("an array that is not of bytes")
-        self.shape, self.kind, self.fortran, self.raw = tuple(shape), kind.name, bool(fortran), raw
-
-
-class _Type:
-    """Replaces a numpy dtype."""
-
-    def __init__(self, name: bytes | str, *_: object) -> None:
-        self.name = name.decode("latin1") if isinstance(name, bytes) else str(name)
-
-    def __setstate__(self, state: object) -> None:
-        pass
-
-
-class _Ndarray:
-    """Replaces numpy.ndarray, which is only named."""
-
-
-def _encode(text: str, encoding: object = None) -> bytes:
-    return text.encode("latin1")
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        allowed: dict[tuple[str, str], Any] = {
-            ("numpy", "ndarray"): _Ndarray,
-            ("numpy", "dtype"): _Type,
-            ("_codecs", "encode"): _encode,
-        }
-        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return lambda *_: _Array()
-        if (module, name) not in allowed:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs")
-        return allowed[module, name]

@@ -3,29 +3,21 @@
 Nothing is unpacked to disk: members of an archive are read one by one, so that no archive can write anywhere.
 """
 
-import bz2
-import gzip
-import io
-import lzma
+import contextlib
 import os
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .archives import BROKEN, Bounds, TooLarge, archived, require_size, unpacked
 from .store import Prepared, cache_dir, checksum, earlier, prepared
 from .task import DataError
 
 Folder = str | os.PathLike[str] | None
 COMPRESSIONS = ("", ".gz", ".xz", ".bz2", ".zip")
 ARCHIVES = ("", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".zip")
-# What reading a damaged file may raise; an encrypted zip raises RuntimeError.
-BROKEN = (
-    OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -191,69 +183,78 @@ def provenance(place: Path, remote: Remote | None = None) -> dict[str, str]:
     return {place.name: f"sha256:{checksum(place)}{official}"}
 
 
-def read(file: Path, remote: Remote | None = None) -> bytes:
+def read(file: Path, limit: int, remote: Remote | None = None) -> bytes:
     """Read a file, decompressed; its first bytes decide how, not its name.
 
     Args:
         file: The file.
+        limit: The most bytes it may have, unpacked.
         remote: The official file, for the error message.
 
     Raises:
-        DataError: If it cannot be read or is damaged.
+        DataError: If it cannot be read, is damaged or too large.
     """
-    try:
-        raw = file.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            return gzip.decompress(raw)
-        if raw[:6] == b"\xfd7zXZ\x00":
-            return lzma.decompress(raw)
-        if raw[:3] == b"BZh":
-            return bz2.decompress(raw)
-        if raw[:4] != b"PK\x03\x04":
-            return raw
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            names = [name for name in archive.namelist() if not name.endswith("/")]
-            if len(names) == 1:
-                return archive.read(names[0])
-    except BROKEN as error:
-        raise _damaged(file, remote, "it is truncated or corrupt", error) from None
-    raise DataError(f"{file} must hold one file, got {len(names)}")
+    with _read_errors(file, remote, "it is truncated or corrupt"), unpacked(file) as stream:
+        raw = stream.read(limit + 1)
+    if len(raw) > limit:
+        raise DataError(f"{file} must have at most {limit} bytes (unpacked), got more: it is corrupt or another file")
+    return raw
 
 
-def members(place: Path, remote: Remote | None = None) -> Iterator[tuple[str, bytes]]:
-    """Iterate over the files in a folder or an archive as (path with /, contents), an archive in its own order.
+def read_lines(file: Path, longest: int) -> Iterator[bytes]:
+    """Iterate over the lines of a file, decompressed, without their ends.
+
+    Args:
+        file: The file.
+        longest: The most bytes a line may have.
+
+    Raises:
+        DataError: If it cannot be read, is damaged, or a line is longer.
+    """
+    with _read_errors(file, None, "it is truncated or corrupt"), unpacked(file) as stream:
+        number = 0
+        while line := stream.readline(longest + 3):
+            number += 1
+            line = line.rstrip(b"\r\n")
+            if len(line) > longest:
+                raise DataError(f"{file}, line {number}, must have at most {longest} bytes, got more")
+            yield line
+
+
+def members(
+    place: Path, wanted: Mapping[str, int], *, kept: int, total: int | None = None, remote: Remote | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """Iterate over some files in a folder or an archive as (path with /, contents), an archive in its own order.
 
     Args:
         place: The folder or archive.
+        wanted: Which files, regular expressions to search their paths for, and the most bytes of each such file.
+        kept: The most bytes of all these files together.
+        total: The most bytes of the whole archive, unpacked; None is four times `kept`.
         remote: The official file, for the error message.
 
     Raises:
-        DataError: If it cannot be read or is damaged.
+        DataError: If it cannot be read, is damaged or too large.
     """
-    if place.is_dir():
-        for file in sorted(place.rglob("*")):
-            if file.is_file():
-                yield file.relative_to(place).as_posix(), read_plain(file)
-        return
-    try:
-        with place.open("rb") as stream:
-            zipped = stream.read(4) == b"PK\x03\x04"
-        if zipped:
-            with zipfile.ZipFile(place) as archive:
-                for name in archive.namelist():
-                    if not name.endswith("/"):
-                        yield name, archive.read(name)
-            return
-        with tarfile.open(place, "r:*") as archive:
-            for member in archive:
-                contents = archive.extractfile(member) if member.isfile() else None
-                if contents is not None:
-                    yield member.name.removeprefix("./"), contents.read()
-            # The checksum of a compression comes last, behind the end of the archive.
-            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
-                pass
-    except BROKEN as error:
-        raise _damaged(place, remote, "it is truncated or corrupt, or not a tar or zip archive", error) from None
+
+    def limit(path: str) -> int | None:
+        return next((size for pattern, size in wanted.items() if re.search(pattern, path)), None)
+
+    bounds = Bounds(limit, kept, 4 * kept if total is None else total)
+    with _read_errors(place, remote, "it is truncated or corrupt, or not a tar or zip archive"):
+        yield from _folder(place, bounds) if place.is_dir() else archived(place, bounds)
+
+
+def _folder(place: Path, bounds: Bounds) -> Iterator[tuple[str, bytes]]:
+    left = bounds.kept
+    for file in sorted(place.rglob("*")):
+        path = file.relative_to(place).as_posix()
+        limit = bounds.limit(path) if file.is_file() else None
+        if limit is not None:
+            require_size(path, file.stat().st_size, limit, left)
+            contents = read_plain(file)
+            left -= len(contents)
+            yield path, contents
 
 
 def read_plain(file: Path) -> bytes:
@@ -264,9 +265,20 @@ def read_plain(file: Path) -> bytes:
         raise DataError(f"{file} cannot be read: {error.strerror}") from None
 
 
-def _damaged(file: Path, remote: Remote | None, why: str, error: BaseException) -> DataError:
-    official = ""
-    if remote is not None and file.name == remote.name:
-        official = f" (the official file has {remote.size} bytes, this one {file.stat().st_size})"
-    reason, *_ = [*str(error).splitlines(), type(error).__name__]
-    return DataError(f"{file} cannot be read, {why}{official}: {reason.rstrip(':')}")
+@contextlib.contextmanager
+def _read_errors(file: Path, remote: Remote | None, why: str) -> Iterator[None]:
+    """Turn what reading a damaged file raises into one sentence."""
+    try:
+        yield
+    except TooLarge as error:
+        raise DataError(f"{file}: {error}: it is corrupt or another file") from None
+    except DataError:
+        raise
+    except MemoryError:
+        raise DataError(f"{file} cannot be read, it needs more memory than there is") from None
+    except BROKEN as error:
+        official = ""
+        if remote is not None and file.name == remote.name:
+            official = f" (the official file has {remote.size} bytes, this one {file.stat().st_size})"
+        reason, *_ = [*str(error).splitlines(), type(error).__name__]
+        raise DataError(f"{file} cannot be read, {why}{official}: {reason.rstrip(':')}") from None

@@ -39,12 +39,17 @@ FREQUENCY = 15
 SPECIALS = ("<pad>", "<unk>", "<eos>")
 UNKNOWN, END = 1, 2
 SENTIMENTS = ("neg", "pos")
+REVIEW = r"(?:^|/)(train|test)/(pos|neg)/([^/]+\.txt)$"
+URLS = r"(?:^|/)(train|test)/urls_(pos|neg)\.txt$"
+# The most bytes of each, and of all together; the archive has 14 kB, 0.6 MB and 70 MB.
+WANTED = {REVIEW: 1 << 18, URLS: 1 << 22}
+KEPT = 1 << 28
 ARCHIVE = RawFile(
     ("aclImdb_v1", "aclImdb_labelled", "aclImdb"),
     archive=True,
     remote=Remote(
         "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz", 84_125_825,
-        "md5:7c2ac02c03563afcf9b574c7e56c153a",
+        "sha256:c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     ),
     inside=("train/pos",),
 )  # fmt: skip
@@ -118,10 +123,10 @@ class Reviews:
             (part, sentiment): {} for part in ("train", "test") for sentiment in SENTIMENTS
         }
         self.urls: dict[tuple[str, str], bytes] = {}
-        for path, raw in members(place, ARCHIVE.remote):
-            if match := re.search(r"(?:^|/)(train|test)/(pos|neg)/([^/]+\.txt)$", path):
+        for path, raw in members(place, WANTED, kept=KEPT, remote=ARCHIVE.remote):
+            if match := re.search(REVIEW, path):
                 files[match[1], match[2]][match[3]] = raw
-            elif match := re.search(r"(?:^|/)(train|test)/urls_(pos|neg)\.txt$", path):
+            elif match := re.search(URLS, path):
                 self.urls[match[1], match[2]] = raw
         for (part, sentiment), reviews in files.items():
             if len(reviews) != COUNT:
@@ -166,7 +171,7 @@ class Reviews:
                 listed[f"{part}/{sentiment}", number] = match[1]
         film_of = []
         for path in self.texts[part]:
-            match = re.search(r"(.*)/(\d+)_\d+\.txt$", path)
+            match = re.search(r"(.*)/([0-9]{1,9})_[0-9]+\.txt$", path)
             if match is None or (match[1], int(match[2])) not in listed:
                 raise DataError(f"{self.place}: {path} must be named NUMBER_RATING.txt, NUMBER below {COUNT}")
             film_of.append(listed[match[1], int(match[2])])

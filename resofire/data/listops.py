@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .files import Folder, RawFile, RawFiles, find, read
+from .files import Folder, RawFile, RawFiles, find, read_lines
 from .registry import dataset
 from .store import Prepared, checksum, prepared
 from .task import SPLITS, DataError, Task, make_splits, require_counts, require_setting
@@ -36,6 +36,8 @@ SIZES = (96_000, 2_000, 2_000)
 CUT = {"s4": (2_047, (EOS,)), "lra": (2_000, ())}
 # Draws per call of the compiled code: some 650 kept samples, a tenth of a second.
 BLOCK = 8192
+# Bytes of a line in LRA's files, whose expressions have 2,000 tokens at most, with parentheses.
+LONGEST = 1 << 16
 
 
 class Expressions(NamedTuple):
@@ -178,13 +180,14 @@ def _read(file: Path, count: int) -> Expressions:
     """The expressions of one of LRA's files. Every label is recomputed, so that corrupt lines are refused."""
     from . import listops_kernels as kernels
 
-    lines = read(file).splitlines()
-    if not lines or lines[0].split(b"\t") != [b"Source", b"Target"]:
+    lines = read_lines(file, LONGEST)
+    if next(lines, b"").split(b"\t") != [b"Source", b"Target"]:
         raise DataError(f"{file}, line 1 must be the header Source and Target, separated by a tab")
-    if len(lines) - 1 != count:
-        raise DataError(f"{file} must have {count} samples, got {len(lines) - 1}: it is truncated or another file")
-    pieces, lengths, values = [np.empty(0, np.uint8)], [0], np.empty(count, np.uint8)
-    for number, line in enumerate(lines[1:], 2):
+    pieces, lengths = [np.empty(0, np.uint8)], [0]
+    values: list[int] = []
+    for number, line in enumerate(lines, 2):
+        if len(values) == count:
+            raise DataError(f"{file} must have {count} samples, got more: it is another file")
         columns = line.split(b"\t")
         if len(columns) != 2:
             raise DataError(f"{file}, line {number} must have 2 columns, Source and Target, got {len(columns)}")
@@ -208,7 +211,10 @@ def _read(file: Path, count: int) -> Expressions:
             raise DataError(
                 f"{file}, line {number} must have the Target {value}, the expression's value, got {shown!r}"
             )
-        pieces.append(tokens)
-        lengths.append(length)
-        values[number - 2] = value
-    return Expressions(np.concatenate(pieces), np.cumsum(lengths, dtype=np.int64), values)
+        # No pipeline needs more of it.
+        pieces.append(tokens[: max(limit for limit, _ in CUT.values())])
+        lengths.append(len(pieces[-1]))
+        values.append(value)
+    if len(values) != count:
+        raise DataError(f"{file} must have {count} samples, got {len(values)}: it is truncated or another file")
+    return Expressions(np.concatenate(pieces), np.cumsum(lengths, dtype=np.int64), np.array(values, np.uint8))

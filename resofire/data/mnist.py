@@ -25,6 +25,8 @@ SIZES = {"train": 60_000, "t10k": 10_000}
 VALIDATION = 5_000
 SIDE, PIXELS, CLASSES = 28, 784, 10
 IMAGES, LABELS = 0x0803, 0x0801
+# Bytes beyond the known size of a file that are read, to tell what the header of another file says.
+SLACK = 1 << 20
 
 
 def _raw(folders: tuple[str, ...], address: str, known: dict[str, tuple[int, str]]) -> RawFiles:
@@ -40,10 +42,10 @@ MNIST = _raw(
     ("mnist", "smnist", "psmnist", "MNIST", "MNIST/raw", "raw"),
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     {
-        "train-images": (9_912_422, "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        "train-labels": (28_881, "md5:d53e105ee54ea40749a09fcbcd1e9432"),
-        "t10k-images": (1_648_877, "md5:9fb629c4189551a2d022fa330f9573f3"),
-        "t10k-labels": (4_542, "md5:ec29112dd5afa0611ce80d1b7f02629c"),
+        "train-images": (9_912_422, "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        "train-labels": (28_881, "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        "t10k-images": (1_648_877, "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        "t10k-labels": (4_542, "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
     },
 )
 FASHION = _raw(
@@ -141,7 +143,7 @@ def read_images(file: Path, count: int, remote: Remote | None = None) -> np.ndar
     Raises:
         DataError: If the file is no such idx file.
     """
-    raw = read(file, remote)
+    raw = read(file, 16 + count * PIXELS + SLACK, remote)
     _check(file, raw, IMAGES, (count, SIDE, SIDE))
     return np.frombuffer(raw, np.uint8, offset=16).reshape(-1, PIXELS, 1)
 
@@ -152,7 +154,7 @@ def read_labels(file: Path, count: int, remote: Remote | None = None) -> np.ndar
     Raises:
         DataError: If the file is no such idx file.
     """
-    raw = read(file, remote)
+    raw = read(file, 8 + count + SLACK, remote)
     _check(file, raw, LABELS, (count,))
     labels = np.frombuffer(raw, np.uint8, offset=8)
     if labels.max() >= CLASSES:

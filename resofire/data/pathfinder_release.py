@@ -1,20 +1,25 @@
 """Pathfinder as released: a folder of PNGs for each level, and lists with their labels."""
 
+import contextlib
 import hashlib
 import io
-from collections.abc import Iterable
+import re
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from . import files
 from .files import ARCHIVES, Folder, data_dir, members
-from .store import empty_bytes
+from .store import array_from, empty_bytes
 from .task import DataError
 
 LEVEL = "curv_contour_length_14"
 # An image of the release that is an empty file; it is left out, as is customary.
 EMPTY = "imgs/0/sample_172.png"
+# Images of a level.
+LARGEST = 200_000
 
 
 def find(folder: Folder, size: int) -> Path | None:
@@ -42,7 +47,10 @@ def identity(place: Path) -> str:
     digest = hashlib.sha256()
     if place.is_dir():
         for file in sorted((place / "metadata").glob("*.npy")):
-            digest.update(file.name.encode() + files.read_plain(file))
+            digest.update(file.name.encode())
+            with contextlib.suppress(OSError), file.open("rb") as stream:  # told when it is read
+                while piece := stream.read(1 << 20):
+                    digest.update(piece)
         _, *sizes = files.identity(place)
         digest.update(repr(sizes).encode())
     else:
@@ -62,14 +70,18 @@ def read(place: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
     for path, raw in _files(place, size):
         if path.startswith("metadata/") and path.endswith(".npy"):
             stem = path.removeprefix("metadata/").removesuffix(".npy")
-            if not stem.isdigit():
+            if not re.fullmatch("[0-9]{1,9}", stem):
                 raise DataError(f"{place}/{path} must be named by a number")
             lists[int(stem)] = _labels(f"{place}/{path}", raw)
         elif path.startswith("imgs/") and path.endswith(".png"):
+            if len(pictures) == LARGEST:
+                raise DataError(f"{place} must hold at most {LARGEST} images, got more")
             pictures[path] = None if path == EMPTY and not raw else _picture(f"{place}/{path}", raw, size)
     if not lists:
         raise DataError(f"{place} must have {LEVEL}/metadata/<number>.npy, got none")
     rows = [row for number in sorted(lists) for row in lists[number]]
+    if len(rows) > LARGEST:
+        raise DataError(f"{place} must list at most {LARGEST} images in its metadata, got {len(rows)}")
     for path, _ in rows:
         if path not in pictures:
             raise DataError(f"{place}/{path} is missing, but the metadata list it")
@@ -80,19 +92,21 @@ def read(place: Path, size: int) -> tuple[np.ndarray, np.ndarray]:
     return grey, np.array([label for _, label in kept], np.uint8)
 
 
-def _files(place: Path, size: int) -> Iterable[tuple[str, bytes]]:
+def _files(place: Path, size: int) -> Iterator[tuple[str, bytes]]:
     """(path in the folder of the level, contents)."""
-    if place.is_dir():
-        return members(place)
-    root = f"pathfinder{size}/{LEVEL}/"
-    return ((path.partition(root)[2], raw) for path, raw in members(place) if root in path)
+    root = "" if place.is_dir() else f"pathfinder{size}/{LEVEL}/"
+    start = f"(?:^|/){root}" if root else "^"
+    # An uncompressed picture has four bytes a pixel at most.
+    wanted = {rf"{start}imgs/.*\.png$": 4 * size * size + 4096, rf"{start}metadata/[^/]*\.npy$": 1 << 20}
+    for path, raw in members(place, wanted, kept=1 << 33, total=1 << 37):
+        yield path.partition(root)[2] if root else path, raw
 
 
 def _labels(name: str, raw: bytes) -> list[tuple[str, int]]:
     """(path, label) of each row of the metadata, an array or (as released) text: folder, file, number, label, …"""
     try:
         if raw.startswith(b"\x93NUMPY"):
-            rows = [[str(cell) for cell in row] for row in np.load(io.BytesIO(raw), allow_pickle=False)]
+            rows = [[str(cell) for cell in row] for row in array_from(raw)]
         else:
             rows = [line.split() for line in raw.decode("utf-8").splitlines()]
     except (ValueError, TypeError, EOFError) as error:
@@ -109,11 +123,16 @@ def _labels(name: str, raw: bytes) -> list[tuple[str, int]]:
 def _picture(name: str, raw: bytes, size: int) -> np.ndarray:
     from PIL import Image
 
+    if raw[:8] != b"\x89PNG\r\n\x1a\n" or len(raw) < 24:
+        raise DataError(f"{name} cannot be read, it is no PNG or truncated")
+    # Before anything is unpacked.
+    width, height = struct.unpack_from(">II", raw, 16)
+    if (width, height) != (size, size):
+        raise DataError(f"{name} must have {size} × {size} pixels, got {width} × {height}")
     try:
-        with Image.open(io.BytesIO(raw)) as image:
-            grey = np.asarray(image.convert("L"))
-    except (OSError, ValueError, SyntaxError) as error:
-        raise DataError(f"{name} cannot be read, it is truncated or corrupt: {error}") from None
-    if grey.shape != (size, size):
-        raise DataError(f"{name} must have {size} × {size} pixels, got {grey.shape[1]} × {grey.shape[0]}")
-    return grey.reshape(-1)
+        with Image.open(io.BytesIO(raw), formats=["PNG"]) as image:
+            return np.asarray(image.convert("L")).reshape(size * size)
+    # A damaged file can make Pillow raise anything.
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{name} cannot be read, it is truncated or corrupt: {reason}") from None

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .files import BROKEN, Folder, RawFile, RawFiles, members, prepared_from
+from .archives import BROKEN
+from .files import Folder, RawFile, RawFiles, members, prepared_from
 from .registry import dataset
 from .store import Prepared
 from .task import SPLITS, DataError, Form, Task, make_splits, pack, shuffled
@@ -23,6 +24,9 @@ SEED = 0
 CLASSES = 10
 TAKES, TEST, VALIDATION = 50, 5, 5
 RATE = 8_000
+NAME = r"(?:^|/)([0-9])_([^/_]+)_([0-9]{1,4})\.wav$"
+# Bytes of a recording: a minute.
+LARGEST = 2 * 60 * RATE
 ARCHIVE = RawFile(
     ("free-spoken-digit-dataset*", "recordings"),
     archive=True,
@@ -49,8 +53,8 @@ def read_recordings(place: Path) -> Recordings:
         DataError: If one is damaged, or a speaker lacks a take of a digit.
     """
     recordings = {}
-    for path, raw in members(place):
-        match = re.search(r"(?:^|/)(\d)_([^/_]+)_(\d+)\.wav$", path)
+    for path, raw in members(place, {NAME: LARGEST}, kept=1 << 30):
+        match = re.search(NAME, path)
         if match:
             recordings[int(match[1]), match[2], int(match[3])] = read_wav(f"{place}: {path}", raw)
     speakers = sorted({speaker for _, speaker, _ in recordings})

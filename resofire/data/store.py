@@ -6,10 +6,13 @@ the first and then open its result. The next preparation removes what an interru
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import os
+import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +27,10 @@ Arrays = dict[str, np.ndarray]
 Prepared = tuple[Arrays, dict[str, Any]]
 # Bytes: a larger array is made in a temporary file, not in memory.
 IN_MEMORY = 1 << 30
+# Bytes: arrays up to this size, such as labels and bounds, are compared with their checksums when they are opened.
+SMALL = 1 << 22
+# Bytes of the header of an .npy file.
+LONGEST_HEADER = 1 << 14
 
 
 def cache_dir() -> Path:
@@ -51,10 +58,10 @@ def prepared(name: str, settings: dict[str, Any], make: Callable[[], Prepared]) 
     """
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     folder = cache_dir() / f"{name}-{key}"
-    if (cached := _open(folder, settings)) is not None:
+    if (cached := _intact(folder, settings)) is not None:
         return cached
     with locked(folder.with_suffix(".lock")):
-        if (cached := _open(folder, settings)) is not None:
+        if (cached := _intact(folder, settings, f"preparing {name} again")) is not None:
             return cached
         partial = folder.with_suffix(".part")
         shutil.rmtree(partial, ignore_errors=True)
@@ -67,24 +74,26 @@ def prepared(name: str, settings: dict[str, Any], make: Callable[[], Prepared]) 
                 partial.rename(folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-    cached = _open(folder, settings)
-    assert cached is not None
-    return cached
+    return _open(folder, settings)
 
 
 def earlier(name: str, settings: dict[str, Any]) -> Prepared | None:
     """The newest prepared set with these settings, whatever "sources" it was made from; None if there is none."""
     expected = json.loads(json.dumps(settings))
-    manifests = cache_dir().glob(f"{name}-{'?' * 12}/manifest.json")
-    for file in sorted(manifests, key=lambda file: file.stat().st_mtime_ns, reverse=True):
+    manifests = []
+    for file in cache_dir().glob(f"{name}-{'?' * 12}/manifest.json"):
+        with contextlib.suppress(OSError):  # another process prepares it again
+            manifests.append((file.stat().st_mtime_ns, file))
+    for _, file in sorted(manifests, reverse=True):
         try:
-            stored = json.loads(file.read_text())["settings"]
-            same = {key: value for key, value in stored.items() if key != "sources"} == expected
-            cached = _open(file.parent, stored) if same else None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            stored = _manifest(file)["settings"]
+            if {key: value for key, value in stored.items() if key != "sources"} != expected:
+                continue
+        except (OSError, _Damaged):
             continue
-        if cached is not None:
-            return cached
+        with contextlib.suppress(DataError):
+            if (cached := _intact(file.parent, stored, "it is ignored")) is not None:
+                return cached
     return None
 
 
@@ -98,35 +107,130 @@ def empty_bytes(shape: tuple[int, ...]) -> np.ndarray:
             return np.memmap(file, np.uint8, "w+", shape=shape)
 
 
+def array_from(raw: bytes) -> np.ndarray:
+    """The array in the bytes of an .npy file, without memory for anything that they do not hold.
+
+    Raises:
+        ValueError: If they are not one array of plain values.
+    """
+    shape, fortran, dtype, start = _header(raw)
+    if math.prod(shape) * dtype.itemsize != len(raw) - start:
+        raise ValueError(f"an array of shape {shape} needs {math.prod(shape) * dtype.itemsize} bytes")
+    return np.frombuffer(raw, dtype, offset=start).reshape(shape, order="F" if fortran else "C")
+
+
+def _header(raw: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, Fortran order, type and place of the array in an .npy file that begins like this."""
+    stream = io.BytesIO(raw)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+    # A damaged header can make Python's parser raise anything.
+    except Exception as error:
+        raise ValueError(f"the header of an array is damaged: {' '.join(str(error).split())[:200]}") from None
+    if dtype.hasobject or any(size < 0 for size in shape):
+        raise ValueError(f"an array must be of plain values, got {dtype} {shape}")
+    return shape, fortran, dtype, stream.tell()
+
+
 def _write(folder: Path, arrays: Arrays, facts: dict[str, Any], settings: dict[str, Any]) -> None:
     entries = {}
     for name, array in arrays.items():
-        file = folder / f"{name}.npy"
-        np.save(file, np.ascontiguousarray(array))
-        entries[name] = {"bytes": file.stat().st_size, "sha256": checksum(file)}
-    manifest = {"settings": settings, "facts": facts, "arrays": entries}
+        file, array = folder / f"{name}.npy", np.ascontiguousarray(array)
+        np.save(file, array)
+        entries[name] = {
+            "bytes": file.stat().st_size, "sha256": checksum(file), "dtype": array.dtype.str, "shape": array.shape,
+        }  # fmt: skip
+    manifest = json.loads(json.dumps({"settings": settings, "facts": facts, "arrays": entries}))
+    manifest["sha256"] = _digest(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
-def _open(folder: Path, settings: dict[str, Any]) -> Prepared | None:
-    """What a folder holds, or None if it is incomplete. Compares sizes, not checksums: opening must take no time."""
+class _Damaged(Exception):
+    """Why a prepared set cannot be used."""
+
+
+def _intact(folder: Path, settings: dict[str, Any], remedy: str = "") -> Prepared | None:
+    """What a folder holds; None if there is nothing or, which is said with its remedy, it is damaged."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-        if manifest["settings"] != json.loads(json.dumps(settings)):
-            return None
-        arrays = {}
-        for name, entry in manifest["arrays"].items():
-            file = folder / f"{name}.npy"
-            if file.stat().st_size != entry["bytes"]:
-                return None
-            # An empty array cannot be mapped.
-            arrays[name] = np.load(file, mmap_mode="r" if entry["bytes"] > 256 else None)
-        return arrays, manifest["facts"]
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        return _open(folder, settings)
+    except FileNotFoundError:
         return None
+    except _Damaged as damage:
+        if remedy:
+            print(f"{folder} is damaged ({damage}); {remedy}", file=sys.stderr)
+        return None
+
+
+def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
+    """What a folder holds. Reads small arrays and the headers of large ones: opening must take no time.
+
+    Raises:
+        FileNotFoundError: There is no manifest.
+        _Damaged: It is not as it was written.
+        DataError: It cannot be read.
+    """
+    try:
+        manifest = _manifest(folder / "manifest.json")
+        if manifest["settings"] != json.loads(json.dumps(settings)):
+            raise _Damaged("its settings differ")
+        arrays = {name: _array(folder / f"{name}.npy", entry) for name, entry in manifest["arrays"].items()}
+        return arrays, manifest["facts"]
+    except NotADirectoryError:
+        raise FileNotFoundError from None
+    except FileNotFoundError:
+        raise
     # No reason to make it again: it may be complete, and in use.
     except OSError as error:
         raise DataError(f"{folder} cannot be read: {error.strerror}") from None
+
+
+def _manifest(file: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        raise _Damaged("its manifest is no JSON") from None
+    parts = [manifest.get(part) for part in ("settings", "facts", "arrays")] if isinstance(manifest, dict) else [None]
+    if not all(isinstance(part, dict) for part in parts):
+        raise _Damaged("its manifest has another form")
+    for name, entry in manifest["arrays"].items():
+        if not re.fullmatch(r"[\w-]+", name) or not isinstance(entry, dict) or "bytes" not in entry:
+            raise _Damaged("its manifest has another form")
+        # Earlier versions wrote neither types nor the checksum of the manifest.
+        if "sha256" not in manifest and "dtype" in entry:
+            raise _Damaged("its manifest has no checksum")
+    if "sha256" in manifest and manifest["sha256"] != _digest(manifest):
+        raise _Damaged("its manifest has another checksum")
+    return manifest
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    """The checksum of all else in a manifest."""
+    rest = {name: value for name, value in manifest.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _array(file: Path, entry: dict[str, Any]) -> np.ndarray:
+    """An array, memory-mapped, after its size, its header and, if it is small, its checksum were compared."""
+    try:
+        with file.open("rb") as stream:
+            size, head = os.fstat(stream.fileno()).st_size, stream.read(LONGEST_HEADER)
+    except FileNotFoundError:
+        raise _Damaged(f"{file.name} is missing") from None
+    try:
+        shape, _, dtype, start = _header(head)
+    except ValueError as error:
+        raise _Damaged(f"{file.name}: {error}") from None
+    if size != entry["bytes"] or math.prod(shape) * dtype.itemsize != size - start:
+        raise _Damaged(f"{file.name} has {size} bytes")
+    if "dtype" in entry and (dtype.str, list(shape)) != (entry["dtype"], entry["shape"]):
+        raise _Damaged(f"{file.name} has another header")
+    if size <= SMALL and checksum(file) != entry.get("sha256"):
+        raise _Damaged(f"{file.name} has another checksum")
+    # An empty array cannot be mapped.
+    array: np.ndarray = np.load(file, mmap_mode="r" if math.prod(shape) else None)
+    return array
 
 
 def checksum(file: Path, kind: str = "sha256") -> str:

@@ -2,14 +2,17 @@
 
 import bz2
 import concurrent.futures
+import contextlib
 import functools
 import gzip
 import hashlib
 import http.server
 import io
 import lzma
+import socket
 import tarfile
 import threading
+import time
 import zipfile
 
 import pytest
@@ -18,6 +21,8 @@ from resofire.data import DataError, download, load
 from resofire.data.files import RawFile, RawFiles, Remote, data_dir, find, identity, members, obtain, read
 
 CONTENTS = bytes(range(256)) * 2000
+LIMIT = len(CONTENTS)
+EVERYTHING = {"": LIMIT}
 
 
 def locate(file, folder=None, folders=("set",)):
@@ -44,7 +49,9 @@ def test_found_and_read(tmp_path, monkeypatch, ending):
         (folder / f"second{ending}").write_bytes(PACKERS[ending](CONTENTS))
         path = locate(file, tmp_path / "mine", ("set", "alias"))
         assert path == folder / f"second{ending}"
-        assert read(path) == CONTENTS
+        assert read(path, LIMIT) == CONTENTS
+        with pytest.raises(DataError, match=r"must have at most 511999 bytes \(unpacked\), got more"):
+            read(path, LIMIT - 1)
     monkeypatch.setenv("RESOFIRE_DATA", str(tmp_path / "mine"))
     assert locate(file, folders=("set", "alias")) == path
 
@@ -54,7 +61,7 @@ def test_a_truncated_file_is_named(tmp_path, ending):
     file = tmp_path / f"file{ending}"
     file.write_bytes(PACKERS[ending](CONTENTS)[:-30])
     with pytest.raises(DataError, match=r"file\..* cannot be read, it is truncated or corrupt"):
-        read(file)
+        read(file, LIMIT)
 
 
 def archive(kind):
@@ -76,11 +83,11 @@ def test_members_of_any_archive(tmp_path, kind):
     else:
         (tmp_path / f"things{kind}").write_bytes(archive(kind))
     place = locate(RawFile(("things",), archive=True), tmp_path)
-    assert list(members(place)) == [("top/inner.bin", CONTENTS)]
+    assert list(members(place, EVERYTHING, kept=LIMIT)) == [("top/inner.bin", CONTENTS)]
     if kind != "folder":
         place.write_bytes(archive(kind)[: 300 if kind == ".tar" else -200])
         with pytest.raises(DataError, match=r"things\..* cannot be read, it is truncated or corrupt"):
-            list(members(place))
+            list(members(place, EVERYTHING, kept=LIMIT))
 
 
 def test_an_archive_cannot_write_anywhere(tmp_path):
@@ -90,7 +97,7 @@ def test_an_archive_cannot_write_anywhere(tmp_path):
         info.size = 4
         packed.addfile(info, io.BytesIO(b"evil"))
     before = sorted(tmp_path.parent.rglob("*"))
-    assert [name for name, _ in members(file)] == ["../../evil.txt"]
+    assert [name for name, _ in members(file, EVERYTHING, kept=LIMIT)] == ["../../evil.txt"]
     assert sorted(tmp_path.parent.rglob("*")) == before
 
 
@@ -99,13 +106,13 @@ def test_the_checksum_of_a_compression_is_checked(tmp_path, kind):
     raw = archive(kind)
     (tmp_path / f"things{kind}").write_bytes(raw[:-12] + bytes(12))
     with pytest.raises(DataError, match="cannot be read, it is truncated or corrupt"):
-        list(members(tmp_path / f"things{kind}"))
+        list(members(tmp_path / f"things{kind}", EVERYTHING, kept=LIMIT))
 
 
 def test_what_is_no_archive_is_refused_in_one_line(tmp_path):
     (tmp_path / "things.tar.gz").write_bytes(b"<html>not found</html>")
     with pytest.raises(DataError, match=r"things\.tar\.gz cannot be read, .* not a tar or zip archive") as refused:
-        list(members(tmp_path / "things.tar.gz"))
+        list(members(tmp_path / "things.tar.gz", EVERYTHING, kept=LIMIT))
     assert "\n" not in str(refused.value)
 
 
@@ -113,7 +120,7 @@ def test_a_link_to_nowhere_does_no_harm(tmp_path):
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     assert identity(tmp_path)[1:3] == [1, 1]
-    assert list(members(tmp_path)) == [("file", b"x")]
+    assert list(members(tmp_path, EVERYTHING, kept=LIMIT)) == [("file", b"x")]
 
 
 def test_what_we_do_not_download_says_where_to_get_it_and_put_it(tmp_path):
@@ -252,3 +259,64 @@ def test_no_network_is_one_sentence():
     nowhere = Remote("http://127.0.0.1:9/file.bin", 10, "md5:0")
     with pytest.raises(DataError, match=r"set: http://127.* cannot be downloaded .* as file\.bin"):
         locate(RawFile(("file.bin",), remote=nowhere))
+
+
+def answer(reply, pause=0.0):
+    """A server that answers one request with these bytes, the last ones repeated; returns its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with listener, listener.accept()[0] as connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(reply)
+            end = time.monotonic() + 30
+            while pause and time.monotonic() < end:
+                connection.sendall(b"x")
+                time.sleep(pause)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+REPLIES = [
+    (b"HTTP/1.0 200 OK\r\nContent-Length: abc\r\n\r\nxyz", "it stopped after 3 of 10 bytes"),
+    (b"HTTP/1.0 200 OK\r\nContent-Length: -5\r\n\r\nxyz", "it stopped after 3 of 10 bytes"),
+    (b"HTTP/1.0 302 Found\r\nLocation: http://[\r\n\r\n", "cannot be downloaded"),
+    (b"HTTP/1.0 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n", "cannot be downloaded"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "cannot be downloaded"),
+    (b"nonsense\r\n\r\n", "cannot be downloaded"),
+    (b"", "cannot be downloaded"),
+]
+
+
+def test_wrong_replies(subtests, tmp_path, monkeypatch):
+    for number, (reply, message) in enumerate(REPLIES):
+        with subtests.test(reply):
+            monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / str(number)))
+            wrong = Remote(f"http://127.0.0.1:{answer(reply)}/file.bin", 10, "sha256:0")
+            with pytest.raises(DataError, match=message):
+                locate(RawFile(("file.bin",), remote=wrong))
+
+
+REPLY = b"HTTP/1.0 200 OK\r\n"
+
+
+@pytest.mark.parametrize("reply", [REPLY + b"Name: ", REPLY + b"\r\n"], ids=["headers", "body"])
+def test_a_dripping_server_ends_in_time(monkeypatch, reply):
+    monkeypatch.setattr(download, "TOTAL", 0.5)
+    dripping = Remote(f"http://127.0.0.1:{answer(reply, 0.05)}/file.bin", 10**6, "sha256:0")
+    begun = time.monotonic()
+    with pytest.raises(DataError, match="cannot be downloaded"):
+        locate(RawFile(("file.bin",), remote=dripping))
+    assert time.monotonic() - begun < 20
+
+
+def test_all_downloads_are_https_with_sha256():
+    from resofire.data import aan, cifar, ecg, imdb, mnist, speech
+
+    files = [file for raw in (aan.RAW, cifar.RAW, ecg.RAW, imdb.RAW, mnist.MNIST, mnist.FASHION, speech.RAW)
+             for file in raw.files.values() if file.remote is not None]  # fmt: skip
+    assert len(files) == 12
+    for file in files:
+        assert file.remote.url.startswith("https://")
+        assert len(file.remote.checksum.removeprefix("sha256:")) == 64

@@ -1,0 +1,105 @@
+"""Archives that claim too much: members of negative, huge or sparse size, bombs, long names; and forms of tar."""
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+
+import pytest
+
+from resofire.data import DataError
+from resofire.data.files import members, read_lines
+
+WANTED = {r"\.bin$": 1000}
+
+
+def header(name=b"a.bin", size=b"00000000003\0", kind=b"0"):
+    block = bytearray(tarfile.TarInfo("x").tobuf(tarfile.USTAR_FORMAT))
+    block[:100] = name.ljust(100, b"\0")
+    block[124:136] = size.ljust(12, b"\0")
+    block[156:157] = kind
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+def member(name=b"a.bin", data=b"abc", kind=b"0"):
+    return header(name, b"%011o\0" % len(data), kind) + data + bytes(-len(data) % 512)
+
+
+def record(key, value):
+    body = f" {key}={value}\n"
+    size = len(body) + 1
+    while len(f"{size}{body}") != size:
+        size = len(f"{size}{body}")
+    return f"{size}{body}".encode()
+
+
+END = bytes(1024)
+NEGATIVE = b"\xff" * 10 + b"\xfe\x00"
+GOOD = member()
+WRONG = {
+    "negative size": (GOOD + header(b"b.bin", NEGATIVE), "a number that is negative"),
+    "negative size of a name": (GOOD + header(b"b", NEGATIVE, b"L"), "a number that is negative"),
+    "negative octal size": (GOOD + header(b"b.bin", b"-0000001000\0"), "a number that is negative"),
+    "negative size in a record": (
+        GOOD + member(b"p", record("size", -512), b"x") + member(),
+        "a size that is negative",
+    ),
+    "64 GB": (GOOD + header(b"b.bin", b"\x80" + (1 << 36).to_bytes(11, "big")), "b.bin must have at most 1000 bytes"),
+    "64 GB that nobody needs": (GOOD + header(b"b.txt", b"\x80" + (1 << 36).to_bytes(11, "big")), "unpacks to more"),
+    "a sparse file": (GOOD + header(b"b.bin", kind=b"S"), "a sparse file"),
+    "a sparse file in a record": (GOOD + member(b"p", record("GNU.sparse.major", 1), b"x") + GOOD, "a sparse file"),
+    "a name of 1 MB": (GOOD + header(b"b", b"%011o\0" % (1 << 20), b"L"), "a header has 1048576 bytes"),
+    "a record without length": (GOOD + member(b"p", b"99 path=", b"x") + GOOD, "a record of another form"),
+    "a wrong checksum": (GOOD + GOOD.replace(b"a.bin", b"b.bin"), "does not match its checksum"),
+    "many files": (b"".join(member(b"%d.bin" % number, bytes(900)) for number in range(9)), "fewer bytes together"),
+    "too much in all": (b"".join(member(b"%d.txt" % number, bytes(9000)) for number in range(9)), "unpacks to more"),
+    "zeros behind the end": (GOOD + bytes(10**6), "unpacks to more"),
+}
+
+
+def test_wrong_archives(subtests, tmp_path):
+    for name, (raw, message) in WRONG.items():
+        for ending, packed in ((".tar", bytes), (".tar.gz", gzip.compress)):
+            with subtests.test(name, ending=ending):
+                (tmp_path / f"things{ending}").write_bytes(packed(raw + END))
+                with pytest.raises(DataError, match=message) as refused:
+                    list(members(tmp_path / f"things{ending}", WANTED, kept=8000, total=32_000))
+                assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, gzip.compress, lzma.compress])
+def test_only_what_is_needed_is_kept(tmp_path, pack):
+    raw = member(b"huge.txt", bytes(1 << 24)) + member()
+    (tmp_path / "things.tar").write_bytes(pack(raw + END))
+    assert list(members(tmp_path / "things.tar", WANTED, kept=3, total=1 << 25)) == [("a.bin", b"abc")]
+    with zipfile.ZipFile(tmp_path / "things.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("huge.txt", bytes(1 << 24))
+        archive.writestr("a.bin", b"abc")
+    assert list(members(tmp_path / "things.zip", WANTED, kept=3)) == [("a.bin", b"abc")]
+    with pytest.raises(DataError, match=r"huge\.txt must have at most 9 bytes, got more"):
+        list(members(tmp_path / "things.zip", {"": 9}, kept=100))
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_all_forms_of_tar(tmp_path, form):
+    names = ["short.bin", "folder/" * 20 + "long.bin", "ümlaut/" + "ö" * 30 + ".bin", "./dot.bin"]
+    with tarfile.open(tmp_path / "things.tar", "w", format=form) as archive:
+        for number, name in enumerate(names):
+            for kind in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.REGTYPE):
+                info = tarfile.TarInfo(name if kind == tarfile.REGTYPE else f"{number}.bin")
+                info.type, info.size, info.mtime = kind, number * 300 * (kind == tarfile.REGTYPE), 0.5
+                archive.addfile(info, io.BytesIO(bytes(1000)))
+    expected = [(name.removeprefix("./"), bytes(number * 300)) for number, name in enumerate(names)]
+    assert list(members(tmp_path / "things.tar", WANTED, kept=3000, total=100_000)) == expected
+
+
+def test_lines_are_bounded(tmp_path):
+    (tmp_path / "lines.gz").write_bytes(gzip.compress(b"abc\r\nabcd\n\n" + bytes(1 << 20)))
+    lines = read_lines(tmp_path / "lines.gz", 4)
+    assert [next(lines), next(lines), next(lines)] == [b"abc", b"abcd", b""]
+    with pytest.raises(DataError, match=r"lines\.gz, line 4, must have at most 4 bytes, got more"):
+        next(lines)
