@@ -1,10 +1,15 @@
 """Downloads: resumed after an interruption, checked against the known size and checksum, then renamed."""
 
+import contextlib
 import http.client
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from .files import Remote
 from .store import checksum, locked, write_errors
@@ -39,7 +44,10 @@ def fetch(remote: Remote, folder: Path, name: str) -> Path:
                 partial.unlink()
         try:
             _receive(remote, partial, name)
-        except (OSError, http.client.HTTPException) as error:
+        except DataError:
+            raise
+        # A redirection to a malformed address raises ValueError.
+        except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code == 416:  # nothing to resume from there
                 partial.unlink(missing_ok=True)
             raise _failed(remote, name, getattr(error, "reason", "") or error) from None
@@ -74,12 +82,12 @@ def _receive(remote: Remote, partial: Path, name: str) -> None:
     if size == remote.size:
         return
     request = urllib.request.Request(remote.url, headers={"Range": f"bytes={size}-"} if size else {})
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
+    with _limited() as opener, opener.open(request, timeout=TIMEOUT) as reply:
         if size and reply.status != 206:  # the server starts over, and so do we
             size = 0
-        length = reply.headers.get("Content-Length")
-        if length is not None and size + int(length) != remote.size:
-            raise _failed(remote, name, f"it must have {remote.size} bytes, got {size + int(length)}: another file")
+        # None if the server does not say or says no number.
+        if reply.length is not None and size + reply.length != remote.size:
+            raise _failed(remote, name, f"it must have {remote.size} bytes, got {size + reply.length}: another file")
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         with partial.open("ab" if size else "wb") as out, Progress(*columns, console=Console(stderr=True)) as progress:
             bar = progress.add_task(f"{name}: {remote.name}", total=remote.size, completed=size)
@@ -90,3 +98,42 @@ def _receive(remote: Remote, partial: Path, name: str) -> None:
                 if time.monotonic() > deadline and size < remote.size:
                     minutes = f"{TOTAL / 60:.0f} minutes"
                     raise _failed(remote, name, f"{size} of {remote.size} bytes in {minutes}, try again to resume")
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[urllib.request.OpenerDirector]:
+    """An opener whose connections end when the time for the whole download does.
+
+    `TIMEOUT` is for each byte: a server that drips its headers would keep us for ever.
+    """
+    sockets: list[socket.socket] = []
+
+    class Plain(http.client.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            sockets.append(self.sock)
+
+    class Secure(http.client.HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            sockets.append(self.sock)
+
+    class Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+        def http_open(self, request: Any) -> Any:
+            return self.do_open(Plain, request)
+
+        def https_open(self, request: Any) -> Any:
+            return self.do_open(Secure, request)
+
+    def end() -> None:
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(TOTAL, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield urllib.request.build_opener(Handler)
+    finally:
+        timer.cancel()

@@ -54,7 +54,7 @@ def unpickle(raw: bytes) -> Any:
     """Read a pickle of dictionaries, lists, tuples, texts, numbers and numpy arrays.
 
     Args:
-        raw: The pickle, of any protocol.
+        raw: The pickle, of protocol 0 to 4.
 
     Returns:
         The object. Keys of dictionaries are texts, also where the pickle has bytes; arrays are `PickledArray`s.

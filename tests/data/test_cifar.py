@@ -10,6 +10,7 @@ from archives import pack
 from PIL import Image
 
 from resofire.data import DataError, cifar, load
+from resofire.data.pickled import unpickle
 
 COUNT = 20
 
@@ -166,3 +167,37 @@ def test_an_official_name_with_other_contents(small):
     pack(place, {"cifar-100-binary/train.bin": b"x"}, "gz")
     with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz must hold data_batch_1, .* got no data_batch_1"):
         load("scifar", small)
+
+
+NESTED = b"\x80\x02K\x01" + b"2\x86" * 60
+TEXT = b"X\x00\x10\x00\x00" + b"a" * 4096 + b"q\x00c_codecs\nencode\nq\x01"
+BOMBS = {
+    "a memo of 4 GB": (b"\x80\x02}r\xff\xff\xff\x1f.", {}),
+    "a text of 4 GB": (b"\x80\x02}U\x01aT\xff\xff\xff\x7f.", None),
+    "a frame of 2⁶³ bytes": (b"\x80\x04\x95" + b"\xff" * 8 + b"}.", {}),
+    "hashing for ever": (b"\x80\x02}" + b"K\x01" + b"q\x00h\x00\x86" * 60 + b"K\x01s.", None),
+    "the same text a thousand times": (b"\x80\x02" + TEXT + b"h\x01h\x00\x85R" * 1000 + b".", None),
+    "no end": (b"\x80\x02}", None),
+    "no arguments": (b"\x80\x02s.", None),
+    "across a mark": (b"\x80\x02}K\x01K\x02(s.", None),
+    "a long number": (b"L" + b"9" * 10_000 + b"L\n.", None),
+}
+
+
+def test_pickles_cannot_fill_memory(subtests):
+    for name, (raw, expected) in BOMBS.items():
+        with subtests.test(name):
+            if expected is not None:
+                assert unpickle(raw) == expected
+            else:
+                with pytest.raises(ValueError, match=r"\w"):
+                    unpickle(raw)
+
+
+@pytest.mark.parametrize("protocol", range(5))
+def test_pickles_of_any_protocol(protocol):
+    pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    batch = unpickle(pickle.dumps({b"data": pixels, "labels": [1, 2**40, -3], "more": (None, 1.5, True)}, protocol))
+    data = batch.pop("data")
+    assert batch == {"labels": [1, 2**40, -3], "more": (None, 1.5, True)}
+    assert (data.kind, data.shape, data.fortran, data.raw) == ("u1", (3, 4), False, pixels.tobytes())

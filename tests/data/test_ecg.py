@@ -1,13 +1,16 @@
 """Heartbeats: the real files where they are at hand, files written by the tests, damaged ones."""
 
 import gzip
+import io
+import struct
+import zlib
 
 import numpy as np
 import pytest
 import torch
 from scipy.io import loadmat, savemat
 
-from resofire.data import DataError, ecg, load, show
+from resofire.data import DataError, ecg, load, mat, show
 
 
 @pytest.fixture
@@ -87,3 +90,46 @@ def test_truncated(small, size):
     file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(DataError, match=r"QTDB_train.mat must"):
         load("ecg", small)
+
+
+def saved(contents, **options):
+    out = io.BytesIO()
+    savemat(out, contents, **options)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_arrays_are_those_of_scipy(compress):
+    kinds = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+    arrays = {f"a{kind}": np.arange(24).reshape(2, 3, 4).astype(kind) for kind in kinds}
+    arrays |= {"tiny": np.array([[7]], np.uint8)}
+    raw = saved({"text": "other", "cell": np.array(["a", 1], object), **arrays}, do_compression=compress)
+    read = mat.read_arrays(raw, {name: array.shape for name, array in arrays.items()})
+    for name, array in loadmat(io.BytesIO(raw)).items():
+        if name in arrays:
+            np.testing.assert_array_equal(read[name], array)
+
+
+def compressed(data):
+    packed = zlib.compress(data)
+    return saved({})[:128] + struct.pack("<II", mat.COMPRESSED, len(packed)) + packed
+
+
+PLAIN = saved({"x": np.zeros((2, 3))})
+WRONG_FILES = {
+    "a bomb": (compressed(PLAIN[128:] + bytes(10**8)), "too many bytes"),
+    "another bomb": (compressed(struct.pack("<II", mat.MATRIX, 1 << 31) + bytes(10**8)), "must"),
+    "a huge element": (PLAIN[:132] + b"\xff" * 4 + PLAIN[136:], "which are not there"),
+    "a shape": (PLAIN.replace(struct.pack("<ii", 2, 3), struct.pack("<ii", -2, -3)), r"got \(-2, -3\)"),
+    "complex": (saved({"x": np.zeros((2, 3)) * 1j}), "must hold real numbers in x"),
+    "text": (saved({"x": np.array(["abc", "def"])}), "must hold real numbers in x"),
+    "no type": (PLAIN.replace(struct.pack("<II", 9, 48), struct.pack("<II", 99, 48)), "truncated or corrupt"),
+    "many small elements": (PLAIN[:128] + struct.pack("<II", 0x10001, 0) * 10**5, "got None"),
+    "no MATLAB file": (bytes(200), "must be a MATLAB 5 file"),
+}
+
+
+def test_wrong_files(subtests):
+    for name, (raw, message) in WRONG_FILES.items():
+        with subtests.test(name), pytest.raises(mat.MatError, match=message):
+            mat.read_arrays(raw, {"x": (2, 3)})

@@ -2,14 +2,17 @@
 
 import bz2
 import concurrent.futures
+import contextlib
 import functools
 import gzip
 import hashlib
 import http.server
 import io
 import lzma
+import socket
 import tarfile
 import threading
+import time
 import zipfile
 
 import pytest
@@ -256,3 +259,64 @@ def test_no_network_is_one_sentence():
     nowhere = Remote("http://127.0.0.1:9/file.bin", 10, "md5:0")
     with pytest.raises(DataError, match=r"set: http://127.* cannot be downloaded .* as file\.bin"):
         locate(RawFile(("file.bin",), remote=nowhere))
+
+
+def answer(reply, pause=0.0):
+    """A server that answers one request with these bytes, the last ones repeated; returns its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with listener, listener.accept()[0] as connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(reply)
+            end = time.monotonic() + 30
+            while pause and time.monotonic() < end:
+                connection.sendall(b"x")
+                time.sleep(pause)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+REPLIES = [
+    (b"HTTP/1.0 200 OK\r\nContent-Length: abc\r\n\r\nxyz", "it stopped after 3 of 10 bytes"),
+    (b"HTTP/1.0 200 OK\r\nContent-Length: -5\r\n\r\nxyz", "it stopped after 3 of 10 bytes"),
+    (b"HTTP/1.0 302 Found\r\nLocation: http://[\r\n\r\n", "cannot be downloaded"),
+    (b"HTTP/1.0 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n", "cannot be downloaded"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "cannot be downloaded"),
+    (b"nonsense\r\n\r\n", "cannot be downloaded"),
+    (b"", "cannot be downloaded"),
+]
+
+
+def test_wrong_replies(subtests, tmp_path, monkeypatch):
+    for number, (reply, message) in enumerate(REPLIES):
+        with subtests.test(reply):
+            monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / str(number)))
+            wrong = Remote(f"http://127.0.0.1:{answer(reply)}/file.bin", 10, "sha256:0")
+            with pytest.raises(DataError, match=message):
+                locate(RawFile(("file.bin",), remote=wrong))
+
+
+REPLY = b"HTTP/1.0 200 OK\r\n"
+
+
+@pytest.mark.parametrize("reply", [REPLY + b"Name: ", REPLY + b"\r\n"], ids=["headers", "body"])
+def test_a_dripping_server_ends_in_time(monkeypatch, reply):
+    monkeypatch.setattr(download, "TOTAL", 0.5)
+    dripping = Remote(f"http://127.0.0.1:{answer(reply, 0.05)}/file.bin", 10**6, "sha256:0")
+    begun = time.monotonic()
+    with pytest.raises(DataError, match="cannot be downloaded"):
+        locate(RawFile(("file.bin",), remote=dripping))
+    assert time.monotonic() - begun < 20
+
+
+def test_all_downloads_are_https_with_sha256():
+    from resofire.data import aan, cifar, ecg, imdb, mnist, speech
+
+    files = [file for raw in (aan.RAW, cifar.RAW, ecg.RAW, imdb.RAW, mnist.MNIST, mnist.FASHION, speech.RAW)
+             for file in raw.files.values() if file.remote is not None]  # fmt: skip
+    assert len(files) == 12
+    for file in files:
+        assert file.remote.url.startswith("https://")
+        assert len(file.remote.checksum.removeprefix("sha256:")) == 64

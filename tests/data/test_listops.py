@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from resofire.data import DataError, listops, load
+from resofire.data import listops_kernels as kernels
 
 SIZES = (1500, 300, 200)
 
@@ -143,6 +144,7 @@ CORRUPT_LINES = [
     (("1 2", 2), "line 3 must have one complete expression"),
     (("", 2), "line 3 must have one complete expression"),
     (("1\t1", 1), "line 3 must have 2 columns, .* got 3"),
+    (("[MAX " + "1 " * 40_000 + "]", 1), "line 3, must have at most 65536 bytes"),
 ]
 
 
@@ -182,3 +184,12 @@ def test_refuses_wrong_arguments(subtests):
     for wrong, message in WRONG_ARGUMENTS:
         with subtests.test(message, wrong=wrong), pytest.raises(ValueError, match=message):
             listops.listops(**wrong)
+
+
+@pytest.mark.parametrize("operator", ["[MIN", "[MAX", "[MED", "[SM"])
+def test_wide_expressions(operator):
+    for count in (9, 10, 11, 12, 1000):
+        digits = np.random.RandomState(count).randint(0, 10, count).tolist()
+        expected = {"[MIN": min, "[MAX": max, "[SM": lambda d: sum(d) % 10, "[MED": lambda d: int(np.median(d))}
+        tokens = [listops.SYMBOLS.index(word) for word in (operator, *map(str, digits), "]")]
+        assert kernels.evaluated(np.array(tokens, np.uint8)) == expected[operator](digits)

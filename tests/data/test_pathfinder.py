@@ -2,7 +2,9 @@
 
 import hashlib
 import io
+import struct
 import tarfile
+import zlib
 from itertools import pairwise
 
 import numpy as np
@@ -210,6 +212,22 @@ def broken(folder, how):
         metadata.write_text("imgs/2 sample_1.png 1\n")
     elif how == "array":
         metadata.write_bytes(b"\x93NUMPY\x01\x00")
+    elif how == "bomb":
+        # A grey image of 30,000 × 30,000 pixels, of which nothing follows.
+        raw = image.read_bytes()
+        chunk = b"IHDR" + struct.pack(">II", 30_000, 30_000) + raw[24:29]
+        image.write_bytes(raw[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + raw[33:])
+    elif how == "chunk":
+        # Pillow raises SystemError for a tile that ends before it begins.
+        raw = image.read_bytes()
+        image.write_bytes(raw[:33] + b"\0\0\0\x0dfdAT\0\0\0\0" + raw[33:])
+    elif how == "other":
+        Image.new("L", (32, 32)).save(image, "BMP")
+    elif how == "huge array":
+        header = str({"descr": "<U9", "fortran_order": False, "shape": (10**12, 6)}).encode()
+        metadata.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+    elif how == "name":
+        metadata.rename(metadata.with_name("²³.npy"))
 
 
 BROKEN = [
@@ -220,6 +238,11 @@ BROKEN = [
     ("label", r"10\.npy, row 1 must have the label 0 or 1 .* got 7"),
     ("columns", r"10\.npy, row 1 must have the label .* got 3 columns"),
     ("array", r"10\.npy cannot be read"),
+    ("bomb", r"sample_3\.png must have 32 × 32 pixels, got 30000 × 30000"),
+    ("chunk", r"sample_3\.png cannot be read"),
+    ("other", r"sample_3\.png cannot be read, it is no PNG"),
+    ("huge array", r"10\.npy cannot be read, .* needs 216000000000000 bytes"),
+    ("name", r"²³\.npy must be named by a number"),
 ]
 
 

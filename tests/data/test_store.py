@@ -58,6 +58,49 @@ def test_what_is_incomplete_is_made_again(harm):
     assert arrays["x"].sum() == 499500
 
 
+def damages(folder):
+    """Files of a prepared set with other contents, by what is wrong with them."""
+    array, manifest = (folder / "x.npy").read_bytes(), json.loads((folder / "manifest.json").read_text())
+    header = array[:128].replace(b"(1000,)", b"(5000,)") + array[128:]
+    yield "x.npy", header, "bytes"
+    yield "x.npy", array.replace(b"<i2", b"<u2", 1), "another header"
+    yield "x.npy", array.replace(b"{", b"[", 1), "header of an array is damaged"
+    yield "x.npy", array[:500] + b"?" + array[501:], "another checksum"
+    yield "manifest.json", b"[1]", "another form"
+    yield "manifest.json", b"[" * 100_000, "no JSON"
+    for part, value in (("arrays", []), ("arrays", {"../x": {}}), ("facts", None), ("facts", {}), ("arrays", {})):
+        yield "manifest.json", json.dumps(manifest | {part: value}).encode(), "its manifest"
+    del manifest["sha256"]
+    yield "manifest.json", json.dumps(manifest).encode(), "no checksum"
+
+
+def test_what_is_damaged_is_told_and_made_again(subtests, capsys):
+    prepared("set", {"version": 1}, make)
+    (folder,) = folders()
+    for name, raw, reason in list(damages(folder)):
+        with subtests.test(name, reason=reason):
+            (folder / name).write_bytes(raw)
+            assert earlier("set", {"version": 1}) is None
+            capsys.readouterr()
+            arrays, facts = prepared("set", {"version": 1}, make)
+            assert (arrays["x"].sum(), facts) == (499500, {"classes": 2})
+            said = capsys.readouterr().err
+            assert reason in said
+            assert said.endswith("preparing set again\n")
+            assert said.count("\n") == 1
+
+
+def test_sets_of_earlier_versions_are_opened():
+    prepared("set", {"version": 1}, make)
+    (folder,) = folders()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["sha256"]
+    for entry in manifest["arrays"].values():
+        del entry["dtype"], entry["shape"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert prepared("set", {"version": 1}, must_not_make)[0]["x"].sum() == 499500
+
+
 def test_what_cannot_be_read_is_not_deleted(monkeypatch):
     prepared("set", {"version": 1}, make)
 
