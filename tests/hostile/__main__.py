@@ -9,7 +9,7 @@ import sys
 from .report import SCENARIOS, Budget, Report
 
 # Files of this package that add scenarios to `SCENARIOS` when they are imported.
-SOURCES = ("formats", "processes")
+SOURCES = ("formats", "networks", "processes")
 
 
 def main() -> int:
