@@ -122,6 +122,25 @@ def load_folded(root: Path) -> None:
     reference(network, np.zeros((3, len(network.table))))
 
 
+def exported(name: str):
+    """A file of an export format, with one network in it."""
+    network = deploy.fold(models.build(CONFIG.model).eval())
+    return {f"data/network{deploy.FORMATS[name].suffix}": deploy.FORMATS[name].write(network)}
+
+
+def replay(name: str):
+    """Run the network in the file. This only verifies files that we have just written: it may raise anything."""
+
+    def read(root: Path) -> None:
+        content = (root / f"data/network{deploy.FORMATS[name].suffix}").read_bytes()
+        try:
+            deploy.FORMATS[name].replay(content, [np.zeros((3, 2), np.float32)])
+        except Exception as error:
+            raise Refused(type(error).__name__) from None
+
+    return read
+
+
 BYTES = m.any_bytes
 WEIGHTS = m.either(BYTES, sealed(BYTES), sealed(m.safetensors), sealed(m.safetensors))
 RUN = (StorageError, RunError, DataError, Stopped, Refused)
@@ -158,5 +177,6 @@ TARGETS = [
         finish=named_by_checksum,
         writes=True,
     ),
+    Target("nir", lambda: exported("nir"), {"data/*": BYTES}, replay("nir"), RUN),
 ]
 SCENARIOS += [target.scenario() for target in TARGETS]
