@@ -20,11 +20,12 @@ PRF_OPTIONS = (
     "cu_seqlens=None, reverse=False, backend='auto'"
 )
 LIF_OPTIONS = PRF_OPTIONS.replace("'none'", "'soft'")
-NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=1.0, backend='auto'"
+NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=1.0, backend='auto', "
+NETWORK += "class_names=None"
 ENCODER = (
     f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
     "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0), "
-    "clock=0.0, block=None"
+    "clock=0.0, standardise=False, block=None"
 )
 
 SIGNATURES = {

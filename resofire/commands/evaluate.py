@@ -44,7 +44,9 @@ class Evaluate:
             print(json.dumps({**result, "same as recorded": recorded and same}, indent=2))
             return 0 if same else 1
         print(train.report(Path(self.model), result))
-        if recorded is not None:
+        if recorded is None:
+            print("the run is not finished, this is its best network so far")
+        else:
             print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
         return 0 if same else 1
 

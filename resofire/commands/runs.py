@@ -25,12 +25,14 @@ def preload() -> None:
 def open_run(command: str, name: str) -> Run:
     """The run of a network: a run folder, or a network that comes with the package."""
     from .. import models, ops
+    from ..train.evaluation import RESULT
 
     ops.retain_buffers()
     folder = find_run(name)
     config = read_config(folder)
     if not (folder / models.storage.WEIGHTS).exists():
-        raise UsageError(f"{command}: {name} has no network yet; resume it with: resofire train --resume {name}")
+        state = "has lost its network" if (folder / RESULT).exists() else "has no network yet"
+        raise UsageError(f"{command}: {name} {state}; resume it with: resofire train --resume {name}")
     return Run(folder, config, open_model(name))
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from ..extras import MissingExtraError
-from .imports import call
+from .imports import call, import_flags
 from .parsing import FOOTER, Count, Folder, flag_names, parse
 from .runs import load_task, open_task, read_config
 from .usage import UsageError, hint, require_positive
@@ -54,7 +54,7 @@ class Train:
             raise UsageError(str(error)) from None
         if result is not None:
             print(train.report(folder, result))
-            print(f"evaluate it with: resofire evaluate {folder}")
+            print(f"evaluate it with: resofire evaluate {folder}{import_flags()}")
         return 0
 
     def _train(self, task: Any) -> Any:
@@ -68,8 +68,8 @@ class Train:
         folder = train.new_folder(base)
         try:
             return train.train(self.config, task, folder, devices=self.devices or 1)
-        except train.RunError:
-            # Neither the folder nor an empty runs/ stays.
+        except Exception:
+            # Unless the run has begun, neither the folder nor an empty runs/ stays.
             with contextlib.suppress(OSError):
                 folder.rmdir()
                 folder.parent.rmdir()

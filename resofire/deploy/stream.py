@@ -82,14 +82,15 @@ class Stream:
         Args:
             x: Values [streams, steps, inputs] or tokens [streams, steps].
             every: Return the scores after every step of the chunk.
-            spikes: Zeros [streams, steps, neurons] of uint8 in which the spikes are set, if given.
+            spikes: A writable array of zeros [streams, steps, neurons] of uint8 in which the spikes are set, if given.
 
         Returns:
             Scores [streams, classes] over all steps so far (pool "none" and "last": of the last step); with `every`,
             [streams, steps, classes].
 
         Raises:
-            ValueError: The chunk has another shape, or holds something that is no finite number or no token.
+            ValueError: The chunk has another shape, or holds something that is no finite number or no token; or
+                `spikes` is not such an array. Nothing is changed.
         """
         x = self._checked(x)
         if not x.shape[1] and not every:
@@ -97,9 +98,8 @@ class Stream:
         scores = np.zeros((self.streams, x.shape[1] if every else 1, len(self.folded.bias)), np.float64)
         if spikes is None:
             spikes = self._no_spikes
-        elif spikes.shape != (*x.shape[:2], self.folded.neurons) or spikes.dtype != np.uint8:
-            shape = [*x.shape[:2], self.folded.neurons]
-            raise ValueError(f"Stream.feed: spikes must be uint8 of shape {shape}, got {list(spikes.shape)}")
+        else:
+            _require_spikes(spikes, (*x.shape[:2], self.folded.neurons))
         k.walk(*self._network, x, *self._state, self._scratch, self._active, spikes, scores)
         return scores if every else scores[:, 0]
 
@@ -136,12 +136,19 @@ class Stream:
 
         Raises:
             TypeError: The state is not bytes.
-            ValueError: It is damaged or belongs to another network. Nothing is changed.
+            ValueError: It is damaged, holds impossible numbers or belongs to another network. Nothing is changed.
         """
-        body, start = self._body(state), 0
-        for array in self._state:
-            array[...] = np.frombuffer(body, array.dtype, array.size, start).reshape(array.shape)
+        body, start, restored = self._body(state), 0, []
+        for name, array in self._state._asdict().items():
+            values = np.frombuffer(body, array.dtype, array.size, start).reshape(array.shape)
+            # The checksum does not prove that a stream wrote it, and NaN would stay in the state for ever.
+            if not np.isfinite(values).all() or (values.dtype == np.int64 and (values < 0).any()):
+                allowed = "at least 0" if values.dtype == np.int64 else "finite"
+                raise ValueError(f"Stream.restore: state must have {name} that are {allowed}, got others")
+            restored.append(values)
             start += array.nbytes
+        for array, values in zip(self._state, restored, strict=True):
+            array[...] = values
 
     def _body(self, state: bytes) -> bytes:
         if not isinstance(state, bytes | bytearray | memoryview):
@@ -222,8 +229,11 @@ def _pack(folded: Folded) -> _Network:
         raise ValueError("stream: the network is bidirectional: it needs whole sequences and cannot be streamed")
     packer = Packer(folded.dtype)
     layout = np.zeros(k.FIRST + k.LAYER * len(folded.layers), np.int64)
+    if folded.origin is not None:
+        packer.add(folded.origin)
     place(layout, {
-        k.TOKENS: folded.tokens, k.INPUTS: 1 if folded.tokens else len(folded.table),
+        k.TOKENS: k.CENTRED if folded.origin is not None else folded.tokens,
+        k.INPUTS: 1 if folded.tokens else len(folded.table),
         k.ENTRY: folded.table.shape[1], k.WIDTH: folded.head.shape[0], k.CLASSES: folded.head.shape[1],
         k.POOL: POOLS.index(folded.pool), k.LAYERS: len(folded.layers), k.TABLE: packer.add(folded.table),
         k.HEAD: packer.add(folded.head), k.BIAS: packer.add(folded.bias),
@@ -245,6 +255,18 @@ def _pack(folded: Folded) -> _Network:
 def place(layout: Array, values: dict[int, int]) -> None:
     """Write the integers of a network or layer to their indices."""
     layout[list(values)] = list(values.values())
+
+
+def _require_spikes(spikes: Any, shape: tuple[int, ...]) -> None:
+    """Refuse what the kernel cannot write the spikes into; Numba would only say that types do not match."""
+    if not isinstance(spikes, np.ndarray):
+        raise ValueError(f"Stream.feed: spikes must be a NumPy array, got {type(spikes).__name__}")
+    if spikes.shape != shape or spikes.dtype != np.uint8 or not spikes.flags.writeable:
+        kind = "" if spikes.flags.writeable else "read-only "
+        raise ValueError(
+            f"Stream.feed: spikes must be writable uint8 of shape {list(shape)}, got {kind}{spikes.dtype} of shape "
+            f"{list(spikes.shape)}"
+        )
 
 
 def _digest(body: bytes) -> bytes:

@@ -15,7 +15,7 @@ from ..nn.folded import Folded, Layer, fold_method, to_array, weight_rows
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
 from ..ops.checks import require_count, require_real
-from .config import NetworkConfig
+from .config import NetworkConfig, require_class_names
 from .network import Network, require_values
 from .sequences import StreamState, advance, arrange, require_state, start
 
@@ -39,6 +39,7 @@ class FeedforwardConfig(NetworkConfig):
         for i, size in enumerate(self.sizes):
             require_count("FeedforwardConfig", f"sizes[{i}]", size)
         require_real("FeedforwardConfig", "gain", self.gain)
+        require_class_names("FeedforwardConfig", self.class_names, self.classes)
 
     def build(self) -> "Feedforward":
         return Feedforward(self)
@@ -150,6 +151,7 @@ class Feedforward(Network):
             pool=self.config.pool,
             head=np.eye(len(biases[-1])),
             bias=biases[-1],
+            class_names=self.config.class_names,
         )
 
     @property

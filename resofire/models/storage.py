@@ -1,6 +1,6 @@
 """Networks on disk: weights as safetensors, the config as JSON. Loading runs no code and imports nothing.
 
-model.safetensors    the weights; its header holds the config as well, so that the file alone is enough
+model.safetensors    the weights; its header holds the config and a checksum as well, so that the file alone is enough
 config.json          the same config, for people
 """
 
@@ -20,6 +20,7 @@ from ..nn import Config
 from ..nn.config import find_kind, why_not_saveable
 from ..ops import Surrogate
 from ..ops.surrogate import surrogate_from
+from . import checksum
 from .config import NetworkConfig
 from .network import Network
 
@@ -158,7 +159,8 @@ def save(model: Network, folder: str | os.PathLike[str]) -> Path:
     header = {"config": json.dumps(described)}
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / CONFIG, (json.dumps(described, indent=2) + "\n").encode())
-    write_atomic(folder / WEIGHTS, safetensors.torch.save(weights, header))
+    checksum.sidecar(folder / WEIGHTS).unlink(missing_ok=True)
+    write_atomic(folder / WEIGHTS, checksum.seal(safetensors.torch.save(weights, header)))
     return folder / WEIGHTS
 
 
@@ -249,8 +251,11 @@ def _read(file: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:
             header = opened.metadata() or {}
             # Copies, because these tensors are mapped from the file, which may change.
             weights = {name: opened.get_tensor(name).clone() for name in opened.keys()}  # noqa: SIM118 - not a dict
+        fault = checksum.fault(file)
     except Exception as error:  # whatever a damaged file makes safetensors or torch raise
         raise StorageError(f"{file} cannot be read, it is truncated or corrupt: {_sentence(error)}") from None
+    if fault:
+        raise StorageError(f"{file} cannot be used, {fault}")
     if "folded" in header and "config" not in header:
         raise StorageError(f"{file} is a folded network, for resofire stream or resofire.deploy.load")
     beside = file.with_name(CONFIG)

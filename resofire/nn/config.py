@@ -38,6 +38,12 @@ class Config:
             cls.kind = cls.__name__ if own else f"{cls.__module__}.{cls.__qualname__}"
         _KINDS[cls.kind] = cls
 
+    def __post_init__(self) -> None:
+        cls = type(self)
+        annotated = any("ClassVar" not in str(each) for each in inspect.get_annotations(cls).values())
+        if annotated and "__dataclass_fields__" not in cls.__dict__:
+            raise TypeError(f"{cls.__name__}: a config with fields must be decorated with @dataclass(frozen=True)")
+
     def build(self, *args: Any) -> nn.Module:
         """Build the module that the settings describe, with freshly initialised weights."""
         raise NotImplementedError(f"{type(self).__name__} does not define build")
@@ -133,9 +139,17 @@ def as_config(owner: str, name: str, value: Any) -> Any:
     """
     if isinstance(value, type) and issubclass(value, Configurable):
         return value.config()
-    if isinstance(value, type) or not callable(getattr(value, "build", None)):
-        raise ValueError(f"{owner}: {name} must be a config such as PRFConfig() or a Neuron class, got {value!r}")
-    return value
+    if not isinstance(value, type) and callable(getattr(value, "build", None)):
+        return value
+    advice = ""
+    if isinstance(value, type) and issubclass(value, Config):
+        advice = f"; call it: {value.__name__}()"
+    elif isinstance(value, Configurable):
+        advice = f"; pass {type(value).__name__}.config(...), of which each layer builds its own"
+    elif isinstance(value, nn.Module) or (isinstance(value, type) and issubclass(value, nn.Module)):
+        advice = "; write a Config whose build(features) makes this module"
+    got = f"the class {value.__name__}" if isinstance(value, type) else f"{value!r:.60}"
+    raise ValueError(f"{owner}: {name} must be a config such as PRFConfig() or a Neuron class, got {got}{advice}")
 
 
 def find_kind(kind: str) -> type[Config] | None:

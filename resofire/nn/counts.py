@@ -129,8 +129,16 @@ class Counts:
 
 
 def joined(name: str, steps: float, *pieces: Iterable[Count]) -> Counts:
-    """Join the parts of several pieces into one network."""
-    return Counts(name, steps, tuple(part for piece in pieces for part in piece))
+    """Join the parts of several pieces into one network.
+
+    Raises:
+        CountError: Something in them is no Count, as a user's own `count` may return.
+    """
+    parts = tuple(part for piece in pieces for part in piece)
+    for part in parts:
+        if not isinstance(part, Count):
+            raise CountError(f"count_ops: `count` of every module must return Counts, got a {type(part).__name__}")
+    return Counts(name, steps, parts)
 
 
 def count_neuron(

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,10 @@ class Firing(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self._watchers: list[Watcher] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles hold: nobody watches a copy, and nobody would ever stop watching it."""
+        return {**self.__dict__, "_watchers": []}
 
     def _fired(self, spikes: Tensor) -> Tensor:
         """Return raw spikes (0 or 1) unchanged; their rate is computed only where someone watches."""

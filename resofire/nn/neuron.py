@@ -71,6 +71,8 @@ class Neuron(Firing, Configurable):
         owner = type(self).__name__
         require_count(owner, "features", features)
         require_surrogate(owner, surrogate)
+        if isinstance(self.states, str) or not all(isinstance(each, str) for each in self.states):
+            raise TypeError(f'{owner}: states must be a tuple of names such as ("u", "a"), got {self.states!r}')
         self.features, self.surrogate = features, surrogate
 
     def coefficients(self) -> dict[str, Tensor]:
@@ -147,11 +149,17 @@ class Neuron(Firing, Configurable):
             got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
         values = self.coefficients()
+        if not isinstance(values, Mapping):
+            kind = type(values).__name__
+            raise TypeError(f"{owner}: coefficients must return a dict of tensors by name, got a {kind}")
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         for name, value in values.items():
-            if not isinstance(value, Tensor) or value.shape not in ((), (self.features,)):
-                got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {got}")
+            if not isinstance(value, Tensor):
+                kind = type(value).__name__
+                raise TypeError(f"{owner}: coefficient {name} must be a tensor, got the {kind} {value!r:.40}")
+            if value.shape not in ((), (self.features,)):
+                form = list(value.shape)
+                raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {form}")
         c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
         return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate)
 

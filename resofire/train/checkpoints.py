@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from ..atomic import write_atomic
 
 FOLDER = "checkpoints"
 FORMAT = 1
 KEPT = 2
+# What each must hold, and the keys of its parts that are not tensors.
+PARTS = {"step": int, "model": dict, "average": dict | None, "optimiser": dict, "best": dict | None, "logs": dict}
+KEYS = {"optimiser": {"state", "param_groups"}, "best": {"step", "accuracy", "loss"}, "logs": {"seconds", "since"}}
 NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.pt")
 
 
@@ -58,7 +62,7 @@ def write(run: Path, state: dict[str, Any]) -> Path:
         part.unlink(missing_ok=True)
     write_atomic(file, data)
     others = [each for each in listed(run) if each != file]
-    before = [each for each in others if _step(each) < state["step"]]
+    before = [each for each in others if step_of(each) < state["step"]]
     for each in set(others) - set(before[: KEPT - 1]):
         each.unlink(missing_ok=True)
     return file
@@ -75,7 +79,37 @@ def newest(run: Path) -> Checkpoint | None:
     return None
 
 
-def _step(file: Path) -> int:
+def fault(state: dict[str, Any], model: nn.Module, *, averaged: bool, steps: int) -> str | None:
+    """Why a run cannot continue from the state of a checkpoint, such as one of another config; None: it can.
+
+    Args:
+        state: The content of a checkpoint.
+        model: The network of the run.
+        averaged: Whether the run averages its weights.
+        steps: The steps of the whole run.
+    """
+    for name, kind in PARTS.items():
+        if not isinstance(state.get(name), kind) or isinstance(state[name], bool):
+            return f"{name} is {type(state[name]).__name__}" if name in state else f"{name} is missing"
+    if not 0 <= state["step"] <= steps:
+        return f"step is {state['step']}, the run has {steps}"
+    for name, keys in KEYS.items():
+        if state[name] is not None and not state[name].keys() >= keys:
+            return f"{name} lacks {', '.join(sorted(keys - state[name].keys()))}"
+    if averaged != (state["average"] is not None):
+        return "average is missing" if averaged else "average is there, the run has none"
+    expected = {name: list(value.shape) for name, value in model.state_dict().items()}
+    for part in ("model", "average") if averaged else ("model",):
+        shapes = {name: list(value.shape) for name, value in state[part].items() if torch.is_tensor(value)}
+        for name in {**expected, **shapes}:
+            if shapes.get(name) != expected.get(name):
+                has, needs = (each.get(name, "no tensor") for each in (shapes, expected))
+                return f"{part} has {has} for {str(name)[:100]}, the network {needs}"
+    return None
+
+
+def step_of(file: Path) -> int:
+    """The step of a checkpoint file."""
     return int(file.name.split("-")[1])
 
 

@@ -12,6 +12,8 @@ from ..nn import Neuron, SpatialNeuron
 from .config import RunConfig
 
 BETAS = (0.9, 0.999)
+# What AdamW keeps of each parameter, in its shape.
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def groups(model: nn.Module, config: RunConfig) -> list[dict[str, Any]]:

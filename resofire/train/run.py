@@ -21,20 +21,30 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from ..data import Task
+from ..data import Task, statistics
 from ..models import build
-from ..models.storage import StorageError, load, save
+from ..models.encoder import Encoder
+from ..models.storage import WEIGHTS, StorageError, load, save
 from ..ops import retain_buffers
 from . import checkpoints
 from .batches import Plan
-from .checks import require_fit, require_saveable
+from .checks import (
+    require_fit,
+    require_labels,
+    require_optimizer,
+    require_parts,
+    require_saveable,
+    require_statistics,
+    require_step,
+)
 from .config import RunConfig
 from .diverged import Diverged
 from .evaluation import RESULT, Loss, evaluate
-from .folder import locked, require_empty, write_json
+from .folder import clear, locked, require_empty, write_json
+from .optimiser import MOMENTS
 from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Interrupted, Peers, StopSignals, on_this_machine, rank, world
-from .record import RUN, RunError, conditions, fingerprints, manifest, read
+from .record import RUN, RunError, conditions, fingerprints, manifest, read, sample, source_line
 from .source import FILE, save_arrays
 
 
@@ -81,7 +91,7 @@ def train(
         folder: The run folder; must be new or empty.
         model: The network to train, with its initial weights; its config must equal `config.model`. None builds it.
         loss: Mean loss of a batch, called as `loss(logits, labels)` and returning a scalar tensor; `label_smoothing`
-            does not apply to it. None is cross entropy.
+            and `class_weights` do not apply to it. None is cross entropy.
         optimizer: Called with the parameter groups (`params`, `weight_decay`, `highest`: the highest learning rate),
             returns an optimiser; its learning rates are set before each step. None is AdamW.
         callbacks: Objects with some of the methods of `Callback`.
@@ -94,9 +104,12 @@ def train(
         RunError: The run cannot begin. Nothing is left on disk.
         Stopped: It was interrupted, diverged, or could not write; it can be resumed.
     """
+    require_parts(config, task, loss, optimizer, callbacks)
     folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     devices = on_this_machine(devices)
     require_fit(config, task, world(devices))
+    if loss is None:
+        require_labels(task)
     plan, network = _begin(config, task, own)
     try:
         gradient_dtype = apply_gradient_dtype(network, config.gradient_dtype)
@@ -106,20 +119,35 @@ def train(
         return _execute(config, task, folder, devices, own, plan, network, None)
     require_empty(folder)
     try:
+        require_step(network, task, sample(task.splits["train"]), loss)
         record = {**manifest(config, network, task, devices, own.names()), "gradient_dtype": gradient_dtype}
     except (RuntimeError, ValueError, TypeError) as error:
-        # Such as a backend that cannot run this network.
-        raise RunError(str(error)) from None
+        # Such as a backend that cannot run this network, or a mistake in a user's own module.
+        raise RunError(f"{error}{source_line(error)}") from error
     with locked(folder, create=True):
         require_empty(folder)
         try:
-            if task.source is None and save_arrays(folder, task):
-                record["source"] = {"arrays": FILE}
+            if save_arrays(folder, task):
+                record["source"] = {**(task.source or {}), "arrays": FILE}
+            elif task.source is None:
+                print(
+                    f"the arrays of {task.name} are too large to be saved with the run (64 MB): evaluate and "
+                    "resume it in Python, or register them with data.dataset",
+                    file=sys.stderr,
+                )
             write_json(folder / RUN, record)
         except OSError as error:
             (folder / FILE).unlink(missing_ok=True)
             raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
-        return _execute(config, task, folder, devices, own, plan, network, None)
+        try:
+            return _execute(config, task, folder, devices, own, plan, network, None)
+        except Stopped:
+            raise
+        except Exception:
+            # A mistake in a user's own part, say: without a checkpoint there is nothing to resume.
+            if not any(map(checkpoints.step_of, checkpoints.listed(folder))):
+                clear(folder)
+            raise
 
 
 def resume(
@@ -145,19 +173,22 @@ def resume(
         RunError: It cannot be resumed: finished, in use, other data, or a part of the user's own is missing.
         Stopped: As in `train`.
     """
-    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     record = read(folder)
     config = RunConfig.from_json(record["config"])
-    _require_unfinished(folder)
+    require_parts(config, task, loss, optimizer, callbacks)
+    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
+    _require_unfinished(folder, config)
     _require_same(folder, record, task, own)
     devices = on_this_machine(devices or record["devices"])
     require_fit(config, task, world(devices))
+    if loss is None:
+        require_labels(task)
     plan, network = _begin(config, task, own)
     gradient_dtype = resume_gradient_dtype(network, record, first=rank() == 0)
     with locked(folder) if rank() == 0 else nullcontext():
         if rank() == 0:
-            _require_unfinished(folder)
-        state = _newest(folder, plan.steps)
+            _require_unfinished(folder, config)
+        state = _newest(folder, config, plan, network)
         if state is None and model is None and "model" in (record.get("own") or {}):
             raise RunError(f"resume: {folder} has no checkpoint and was begun with its own model; pass model= again")
         if rank() == 0:
@@ -166,6 +197,8 @@ def resume(
                 **conditions(devices),
                 "gradient_dtype": gradient_dtype,
             }
+            # Of a finished run that lost its network.
+            (folder / RESULT).unlink(missing_ok=True)
             write_json(folder / RUN, {**record, "resumed": [*record.get("resumed", ()), now]})
         return _execute(config, task, folder, devices, own, plan, network, state)
 
@@ -176,9 +209,13 @@ def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Modu
     try:
         plan = Plan.of(config, task.splits["train"])
         network: nn.Module = build(config.model) if own.model is None else own.model
+        for module in network.modules() if own.model is None else ():
+            if isinstance(module, Encoder) and module.config.standardise:
+                module.standardise(*statistics(task.splits["train"]))
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from None
     require_saveable(network)
+    require_statistics(network, task, config.batch)
     if network.config != config.model:
         raise RunError(f"train: model must have the config of the run, {config.model!r}, got {network.config!r}")
     return plan, network
@@ -220,10 +257,14 @@ def _execute(
                     peers = Peers(getattr(fabric.strategy.launcher, "procs", ()))
                     _broadcast(model)
             run.average = None if config.ema is None else Average(model, config.ema)
-            made = optimiser(model, config) if own.optimizer is None else own.optimizer(groups(model, config))
+            made = (
+                optimiser(model, config)
+                if own.optimizer is None
+                else require_optimizer(own.optimizer(groups(model, config)))
+            )
             run.optimizer = made
             if state is not None:
-                made.load_state_dict(state["optimiser"])
+                _restore(made, state, own.optimizer is not None)
                 if run.average is not None:
                     run.average.model.load_state_dict(state["average"])
                 if first and run.step == plan.steps and run.best is None:
@@ -274,7 +315,7 @@ def _execute(
                 logs.close()
 
 
-def _newest(folder: Path, steps: int) -> dict[str, Any] | None:
+def _newest(folder: Path, config: RunConfig, plan: Plan, network: nn.Module) -> dict[str, Any] | None:
     """The state in the newest intact checkpoint; None if none was written yet."""
     newest = checkpoints.newest(folder)
     if newest is None:
@@ -284,15 +325,44 @@ def _newest(folder: Path, steps: int) -> dict[str, Any] | None:
     for file in newest.damaged if rank() == 0 else ():
         print(f"{file} is damaged; resuming from {newest.file.name}, the one before it", file=sys.stderr)
     state = newest.state
+    reason = checkpoints.fault(state, network, averaged=config.ema is not None, steps=plan.steps)
+    if reason is not None:
+        raise RunError(f"resume: {newest.file} does not fit the config in {RUN}: {reason}")
     if state["best"] is not None:
-        try:
-            load(folder)
-        except StorageError as error:
+        reason = _why_lost(folder, config)
+        if reason is not None:
             if rank() == 0:
-                instead = "the last one" if state["step"] == steps else "the best one from here on"
-                print(f"{error}; {instead} takes its place", file=sys.stderr)
+                instead = "the last one" if state["step"] == plan.steps else "the best one from here on"
+                print(f"{reason}; {instead} takes its place", file=sys.stderr)
             state["best"] = None
     return state
+
+
+def _why_lost(folder: Path, config: RunConfig) -> str | None:
+    """Why the best network of a run cannot be used; None: it can."""
+    try:
+        if load(folder).config == config.model:
+            return None
+        return f"{folder / WEIGHTS} has another config than {RUN}"
+    except StorageError as error:
+        return str(error)
+
+
+def _restore(optimizer: Optimizer, state: dict[str, Any], own: bool) -> None:
+    """Load the optimiser of a checkpoint."""
+    fault = None
+    try:
+        optimizer.load_state_dict(state["optimiser"])
+        if not own:
+            for parameter, moments in optimizer.state.items():
+                if moments["step"].shape != () or any(moments[each].shape != parameter.shape for each in MOMENTS):
+                    fault = f"moments of another shape than {list(parameter.shape)}"
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
+        # Whatever an optimiser, maybe the user's own, raises for a state of another.
+        fault = f"{type(error).__name__}: {error}"
+    if fault is not None:
+        text = " ".join(fault.split())[:400]
+        raise RunError(f"resume: the checkpoint of step {state['step']} does not fit the optimizer: {text}")
 
 
 def _require_same(folder: Path, record: dict[str, Any], task: Task, own: UserParts) -> None:
@@ -316,9 +386,14 @@ def _require_same(folder: Path, record: dict[str, Any], task: Task, own: UserPar
             raise RunError(f"resume: {folder} was begun with {part}={before[part]}, got {part}={now[part]}")
 
 
-def _require_unfinished(folder: Path) -> None:
-    if (folder / RESULT).exists():
+def _require_unfinished(folder: Path, config: RunConfig) -> None:
+    """Refuse a finished run, unless its network is lost: the last checkpoint still has one."""
+    if not (folder / RESULT).exists() or not os.path.lexists(folder / WEIGHTS):
+        return
+    reason = _why_lost(folder, config)
+    if reason is None:
         raise RunError(f"resume: {folder} is finished; see its {RESULT}")
+    raise RunError(f"resume: {folder} is finished, but {reason}; delete that file to resume from the last checkpoint")
 
 
 def _broadcast(model: nn.Module) -> None:

@@ -1,7 +1,7 @@
 """Where the data of a run came from, so that any command can reopen its task.
 
-run.json records the name, settings and folder of a registered data set. Arrays that were passed in memory are
-saved beside the run, as data.npz, up to LIMIT bytes.
+run.json records the name, settings and folder of a registered data set. Arrays that were passed in memory or read from
+the user's own files are saved beside the run, as data.npz, up to LIMIT bytes; larger files are read again.
 """
 
 import dataclasses
@@ -29,12 +29,12 @@ ARRAYS = ("stored", "labels", "bounds")
 
 
 def pack(task: Task) -> bytes | None:
-    """The data.npz of a task that came as arrays; None if it is registered, too large, or has splits of another class.
+    """The data.npz of a task of arrays or own files; None if registered, too large, or with splits of another class.
 
     Arrays are stored uncompressed; what is no array is JSON in the entry `about`.
     """
     splits = task.splits
-    if task.source is not None or not all(type(split) is Split for split in splits.values()):
+    if "name" in (task.source or {}) or not all(type(split) is Split for split in splits.values()):
         return None
     arrays = {f"{name}/{part}": getattr(split, part) for name, split in splits.items() for part in ARRAYS}
     arrays |= {f"{name}/order": split.form.order for name, split in splits.items()}
@@ -59,7 +59,7 @@ def pack(task: Task) -> bytes | None:
 
 
 def save_arrays(folder: Path, task: Task) -> bool:
-    """Write data.npz if the task came as arrays and is small enough; returns whether."""
+    """Write data.npz if the task came as arrays or own files and is small enough; returns whether."""
     packed = pack(task)
     if packed is not None:
         write_atomic(folder / FILE, packed)
@@ -85,6 +85,8 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
     config, source = RunConfig.from_json(record["config"]), record.get("source")
     if source is not None and "arrays" in source:
         return _unpack(folder / FILE)
+    if source is not None and "path" in source:
+        return data.from_path(source["path"], **source["settings"])
     if "source" in record and (source is None or "name" not in source):
         raise RunError(
             f"run: {folder} was trained on arrays too large to be saved with it; pass the task to train.evaluate or "

@@ -103,6 +103,31 @@ def test_states_that_are_not_its_own():
         stream.restore("x")
 
 
+def test_states_with_impossible_numbers():
+    """Their checksums are right."""
+    folded = fold(network(CASES["prenorm"]))
+    stream, other = Stream(folded), Stream(folded)
+    stream.feed(sequences(CASES["prenorm"], 1, 5))
+    saved = stream.save()
+    for name, value in (("potentials", np.nan), ("totals", np.inf), ("steps", -1), ("counts", -1)):
+        other.reset()
+        getattr(other._state, name).flat[-1] = value
+        with pytest.raises(ValueError, match=f"Stream.restore: state must have {name} that are"):
+            stream.restore(other.save())
+        assert stream.save() == saved
+
+
+def test_spikes_must_be_writable():
+    stream = Stream(network(CASES["prenorm"]))
+    x, before = sequences(CASES["prenorm"], 1, 5), stream.save()
+    spikes = np.zeros((1, 5, stream.folded.neurons), np.uint8)
+    frozen = np.broadcast_to(spikes, spikes.shape)
+    for bad, words in ((frozen, "writable .* got read-only uint8"), (spikes[:, 1:], "shape"), ([[0]], "NumPy array")):
+        with pytest.raises(ValueError, match=f"Stream.feed: spikes must be .*{words}"):
+            stream.feed(x, spikes=bad)
+        assert stream.save() == before
+
+
 def test_any_damaged_state_is_refused():
     folded = fold(network(CASES["lif"]))
     stream = Stream(folded)

@@ -1,5 +1,6 @@
 """The networks that come with the package: they load, and are as good as their records say."""
 
+import hashlib
 import json
 import os
 from dataclasses import replace
@@ -35,9 +36,11 @@ def test_a_shipped_network_has_the_record_of_its_run(name):
     assert config.select == recorded["selected_on"] == "validation"
     assert sum(parameter.numel() for parameter in model.parameters()) == recorded["parameters"]
     assert sorted(file.name for file in folder.iterdir()) == [
-        "config.json", "metrics.csv", "model.safetensors", "result.json", "run.json"
+        "config.json", "metrics.csv", "model.safetensors", "model.safetensors.sha256", "result.json", "run.json"
     ]  # fmt: skip
     assert "+" not in train.read(folder)["commit"]
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert (folder / "model.safetensors.sha256").read_text() == f"{digest}  model.safetensors\n"
 
 
 def _clocked() -> train.RunConfig:

@@ -1,5 +1,6 @@
 """Networks on disk: what is written comes back to the bit, and no file, however bad, gets more than one sentence."""
 
+import hashlib
 import json
 import math
 import os
@@ -14,7 +15,7 @@ import torch
 
 import resofire
 from resofire import models
-from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, StorageError, build
+from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, StorageError, build, checksum
 from resofire.models.config import NetworkConfig
 from resofire.models.network import Network
 from resofire.models.storage import CONFIG, WEIGHTS, from_json, to_json
@@ -200,8 +201,24 @@ def test_a_longer_file_is_refused(stored):
     refusal(stored)
 
 
+def test_a_flipped_bit_is_noticed(stored):
+    good = stored.read_bytes()
+    for place in (len(good) - 3, good.index(b"spatial_threshold") + 24):
+        stored.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        assert "it is corrupt: its checksum does not match" in refusal(stored)
+    stored.write_bytes(good)
+    beside = checksum.sidecar(stored)
+    beside.write_text(f"{hashlib.sha256(good[1:]).hexdigest()}  {stored.name}\n")
+    assert "it is corrupt: it does not match model.safetensors.sha256" in refusal(stored)
+    # Another network of that name has another checksum.
+    models.load(models.save(trained(TINY), stored.parent))
+    assert not beside.exists()
+
+
 def test_flipped_bits_give_a_network_of_the_same_form_or_a_sentence(stored):
     draw = random.Random(0)
+    # Without a checksum, as files of earlier versions.
+    rewrite(stored)
     good = stored.read_bytes()
     header = 8 + struct.unpack("<Q", good[:8])[0]
     shapes = {name: value.shape for name, value in build(TINY).state_dict().items()}

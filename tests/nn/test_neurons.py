@@ -1,6 +1,8 @@
 """The neuron modules: verbs, initialisation, training in log space, state dict, fire rates."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -233,6 +235,19 @@ def test_fire_rates_are_counted_per_layer():
     assert rates["0"] == pytest.approx(first.mean().item())
     model(x)
     assert rates["0"] == pytest.approx(first.mean().item())
+
+
+def test_nobody_watches_a_copy():
+    model, x = nn.Sequential(LIF(5), SpatialNeuron()), 2 * torch.randn(3, 20, 5)
+    with fire_rates(model) as rates:
+        model(x)
+        once, copies = rates._seen.copy(), (copy.deepcopy(model), pickle.loads(pickle.dumps(model)))
+        for each in copies:
+            each(x)
+        assert rates._seen == once
+        model(x)
+        assert rates._seen == {name: 2 * count for name, count in once.items()}
+    assert not any(neuron._watchers for each in copies for neuron in each)
 
 
 def test_fire_rates_are_counted_however_a_neuron_is_called():

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from kinds import config, task
 
-from resofire import data, models, train
+from resofire import cli, data, models, train
 from resofire.data.task import Split
 from resofire.train import checkpoints, folder, source
 from resofire.train.diverged import first_nonfinite_layer
@@ -155,8 +155,13 @@ def test_own_weights_without_a_checkpoint_are_needed_again(tmp_path, monkeypatch
 
 def test_a_network_lost_after_the_last_step_is_replaced_by_the_last(tmp_path, capsys):
     train.train(CONFIG, task("feedforward"), tmp_path)
-    for file in ("result.json", "model.safetensors"):
-        (tmp_path / file).unlink()
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(train.RunError, match=r"is finished, but .* is truncated or corrupt.*; delete that file to"):
+        train.resume(tmp_path, task("feedforward"))
+    weights.unlink()
+    assert cli.main(["evaluate", str(tmp_path)]) == 2
+    assert f"{tmp_path} has lost its network; resume it with: resofire train --resume" in capsys.readouterr().err
     assert train.resume(tmp_path, task("feedforward")).result["best"] is None
     assert "; the last one takes its place" in capsys.readouterr().err
     last = checkpoints.newest(tmp_path).state["model"]
@@ -321,3 +326,51 @@ def test_a_subclass_of_split_is_not_saved():
     mine = Mine(part.stored, part.labels, kind=part.kind, form=part.form)
     assert source.pack(replace(digits, splits={"test": mine})) is None
     assert source.pack(replace(digits, splits={"test": part})) is not None
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"loss": 3}, "loss must be a function of (logits, labels), got 3"),
+        ({"loss": lambda logits, labels: 0.5}, "loss must return the mean over the batch, a scalar tensor, got 0.5"),
+        ({"loss": lambda logits, labels: logits}, "a scalar tensor, got a tensor of shape [2, 3]"),
+        ({"loss": lambda logits, labels: torch.ones(())}, "differentiable in the logits, got a tensor without"),
+        ({"loss": lambda logits, labels: logits @ logits}, "(test_own.py, line "),
+        ({"optimizer": "sgd"}, "a function that makes one from parameter groups"),
+        ({"optimizer": lambda groups: None}, "optimizer must return a torch.optim.Optimizer, got None"),
+        ({"callbacks": Recorder()}, "callbacks must be a list of objects, got a Recorder"),
+        ({"callbacks": [Recorder]}, "callbacks must be objects, got the class Recorder; call it"),
+        ({"callbacks": [3]}, "a callback must have one of on_start, on_step, on_validation, on_end, got 3"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_refused_and_leave_nothing(parts, sentence, tmp_path):
+    with pytest.raises(train.RunError) as error:
+        train.train(CONFIG, task("feedforward"), tmp_path / "run", **parts)
+    assert sentence in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mistake_in_the_first_step_leaves_nothing_behind(tmp_path):
+    class Broken(train.Callback):
+        def on_step(self, run, figures):
+            raise KeyError("a mistake")
+
+    plain = PlainConfig(sizes=(2, 1, 3))
+    with pytest.raises(KeyError):
+        train.train(replace(CONFIG, model=plain), task("feedforward"), tmp_path / "run", model=Plain(plain),
+                    callbacks=[Broken()])  # fmt: skip
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_are_no_class_and_single_steps_are_refused(tmp_path):
+    own = data.from_arrays(np.random.RandomState(0).randn(20, 1, 2), np.arange(20) % 3, test=0.2)
+    own.splits["test"].labels[1] = 7
+    with pytest.raises(
+        train.RunError, match="labels of the test split of own must be from 0 to 2, got 7 of sequence 1"
+    ):
+        train.train(CONFIG, own, tmp_path / "run")
+    own.splits["test"].labels[1] = 0
+    model = models.ClassifierConfig(inputs=2, classes=3, features=4, depth=1)
+    with pytest.raises(train.RunError, match="batch must be at least 2, since batch norm needs two time steps, got 1"):
+        train.train(replace(CONFIG, model=model, batch=1), own, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,6 +1,9 @@
 """A killed run is resumed to the same bits: dropout, averages, logs and all."""
 
+import copy
 import csv
+import hashlib
+import io
 import json
 import shutil
 import subprocess
@@ -50,6 +53,15 @@ def killed(folder, where, count, config=None):
     arguments = [str(folder), where, count, torch.get_num_threads(), config and config.to_json()]
     done = subprocess.run([sys.executable, "-c", KILLED, json.dumps(arguments)], capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
+
+
+def put(folder, state):
+    """A checkpoint whose name tells the truth about whatever it holds."""
+    stream = io.BytesIO()
+    torch.save(state, stream)
+    digest = hashlib.sha256(stream.getvalue()).hexdigest()[:16]
+    (folder / checkpoints.FOLDER).mkdir()
+    (folder / checkpoints.FOLDER / f"step-00000009-{digest}.pt").write_bytes(stream.getvalue())
 
 
 def rows(folder):
@@ -147,6 +159,46 @@ def test_a_lost_network_is_selected_again(damage, interrupted, capsys):
     result = train.resume(folder, task).result
     assert "; the best one from here on takes its place" in capsys.readouterr().err
     assert result["best"]["step"] > 9
+
+
+DISAGREEMENTS = {
+    "step is missing": lambda state: state.pop("step"),
+    "step is 99, the run has 36": lambda state: state.update(step=99),
+    "model is missing": lambda state: state.pop("model"),
+    "model is list": lambda state: state.update(model=[1]),
+    "average is missing": lambda state: state.update(average=None),
+    "logs lacks seconds, since": lambda state: state.update(logs={}),
+    "best lacks accuracy": lambda state: state["best"].pop("accuracy"),
+    r"model has \[4\] for head.bias, the network \[10\]": lambda state: state["model"].update(
+        {"head.bias": torch.zeros(4)}
+    ),
+    "model has no tensor for head.bias, the network": lambda state: state["model"].pop("head.bias"),
+    r"average has \[1\] for more, the network no tensor": lambda state: state["average"].update(more=torch.zeros(1)),
+    "optimiser lacks param_groups": lambda state: state["optimiser"].pop("param_groups"),
+    "the optimizer: ValueError": lambda state: state["optimiser"]["param_groups"].pop(),
+    "the optimizer: KeyError": lambda state: state["optimiser"]["state"][0].pop("exp_avg"),
+    "the optimizer: moments of another": lambda state: state["optimiser"]["state"][0].update(exp_avg=torch.zeros(3)),
+}
+
+
+def test_a_checkpoint_that_disagrees_with_the_config_is_refused(subtests, interrupted):
+    """Their checksums are right."""
+    task, good = data.load("digits"), checkpoints.newest(interrupted).state
+    for words, change in DISAGREEMENTS.items():
+        with subtests.test(words):
+            state = copy.deepcopy(good)
+            change(state)
+            shutil.rmtree(interrupted / checkpoints.FOLDER)
+            put(interrupted, state)
+            with pytest.raises(train.RunError, match=f"^resume: .* does not fit .*{words}"):
+                train.resume(interrupted, task)
+    shutil.rmtree(interrupted / checkpoints.FOLDER)
+    checkpoints.write(interrupted, good)
+    record = json.loads((interrupted / "run.json").read_text())
+    record["config"]["model"]["features"] = 17
+    (interrupted / "run.json").write_text(json.dumps(record))
+    with pytest.raises(train.RunError, match=r"does not fit the config in run\.json: model has \[16, 1\] for "):
+        train.resume(interrupted, task)
 
 
 def test_a_seed_of_any_size(tmp_path):
