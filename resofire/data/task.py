@@ -25,7 +25,14 @@ IGNORED = -100
 
 
 class DataError(ValueError):
-    """Data that are missing, damaged or unfit. The text is one sentence for the user."""
+    """Data that are missing, damaged or unfit. The text is one sentence for the user.
+
+    It may quote names and values of a damaged file: they are kept on one line, printable and of bounded length.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+        super().__init__(line if len(line) <= 1000 else f"{line[:500]} ... {line[-400:]}")
 
 
 class Batch(NamedTuple):

@@ -8,7 +8,6 @@ import dataclasses
 import io
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,9 @@ import numpy as np
 
 from .. import data
 from ..atomic import write_atomic
+from ..data.archives import BROKEN, Bounds, archived
+from ..data.checks import require_sound
+from ..data.store import array_from
 from ..data.task import Form, Split, Task
 from ..data.warps import Warps
 from .config import RunConfig
@@ -100,19 +102,23 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
 
 
 def _unpack(file: Path) -> Task:
+    bounds = Bounds(lambda path: LIMIT, kept=2 * LIMIT, total=2 * LIMIT)
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            about = json.loads(arrays["about"].tobytes())
-            splits = {
-                name: _split(facts, {part: arrays.get(f"{name}/{part}") for part in (*ARRAYS, "order")})
-                for name, facts in about["splits"].items()
-            }
+        arrays = {path.removesuffix(".npy"): array_from(raw) for path, raw in archived(file, bounds)}
+        about = json.loads(arrays["about"].tobytes())
+        splits = {
+            name: _split(facts, {part: arrays.get(f"{name}/{part}") for part in (*ARRAYS, "order")})
+            for name, facts in about["splits"].items()
+        }
         facts: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in about["task"].items()
         }
-        return Task(splits=splits, **facts)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise RunError(f"run: {file} cannot be read: {error}") from None
+        task = Task(splits=splits, **facts)
+        require_sound(task)
+        return task
+    except (*BROKEN, KeyError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise RunError(f"run: {file} cannot be read: {reason}") from None
 
 
 def _split(facts: dict[str, Any], arrays: dict[str, Any]) -> Split:
