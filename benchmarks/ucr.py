@@ -51,7 +51,7 @@ def files(name: str, work: Path) -> tuple[Path, Path]:
     if archive is None:
         raise DataError(f"ucr: {names[0]} is missing: put it, or ucr-11.tar.xz, into the folder ucr of RESOFIRE_DATA")
     (work / "files").mkdir(parents=True, exist_ok=True)
-    for path, content in members(archive):
+    for path, content in members(archive, {r"_(TRAIN|TEST)\.tsv$": 1 << 28}, kept=1 << 30):
         write_atomic(work / "files" / Path(path).name, content)
     return work / "files" / names[0], work / "files" / names[1]
 
