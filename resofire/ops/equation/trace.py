@@ -47,6 +47,11 @@ def trace(function: Callable[..., Any], states: tuple[str, ...], coefficients: t
         raise BranchError(
             f"{owner}: dynamics must not branch on a value (if, while, and, or); use torch.where"
         ) from None
+    except Untraceable:
+        raise
+    except Exception as error:
+        # Something that symbols cannot do, or a mistake: the loop, which runs instead, will tell.
+        raise Untraceable(" ".join(str(error).split()) or type(error).__name__) from error
     match result:
         case (spikes, Mapping() as following) if set(following) == set(states):
             pass
