@@ -138,7 +138,7 @@ def _column(table: Table, name: str, value: str | int) -> int:
         if 1 <= number <= width or number == -1:
             return number - 1 if number > 0 else width - 1
         raise DataError(f"from_path: {name} must be a column from 1 to {width} of {table.file}, got {value}")
-    return (table.header or []).index(value)
+    return (table.header or []).index(str(value))
 
 
 def _label_column(table: Table, settings: Settings, others: tuple[int, ...] = ()) -> int:
