@@ -64,7 +64,7 @@ def choose(
 
 def neuron(longest: int) -> PRFConfig:
     """Neurons whose memories, τ/Δ steps, reach from a few steps to beyond the longest sequence."""
-    shortest = min(20.0, max(2.0, longest / 10))
+    shortest = min(5.0, max(2.0, longest / 10))
     return PRFConfig(tau=shortest, delta=(shortest / max(4.0 * longest, 10 * shortest), 1.0))
 
 

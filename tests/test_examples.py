@@ -94,6 +94,7 @@ def test_without_its_module_a_network_is_refused_with_the_import_it_needs(tmp_pa
     assert "--import examples.own_neuron" in refused.stderr
 
 
+@pytest.mark.deep
 def test_a_sensor_from_csv_to_c(tmp_path):
     code = (
         "import sys, pathlib; from examples.sensor import main; assert main(pathlib.Path(sys.argv[1]), 60, 80, 3) > 0.7"
