@@ -16,6 +16,8 @@ from .train import RunConfig
 
 # Validations in a run; each writes a checkpoint.
 VALIDATIONS = 20
+# Without a limit by the user or the budget: so many steps, and so many passes over large sets.
+STEPS, EPOCHS = 3_000, 10
 
 
 def choose(
@@ -42,14 +44,13 @@ def choose(
     """
     size, longest = len(task["train"]), int(task["train"].lengths.max())
     model = ClassifierConfig(
-        inputs=task.inputs, classes=task.classes, class_names=task.class_names, standardise=True,
+        inputs=task.inputs, classes=task.classes, class_names=task.class_names, standardise=not is_sparse(task),
         features=features or (64 if size < 2_000 else 96), depth=depth or 3, neuron=neuron(longest),
         bidirectional=bidirectional, pool="none" if task.per_step else "mean", dropout=0.1,
     )  # fmt: skip
     batch = batch or choose_batch(size, longest)
     per_epoch = max(1, size // batch)
-    # Small sets need many passes, large ones few: some thousand steps in any case.
-    steps = (epochs or math.ceil(max(MOST_STEPS / per_epoch, LEAST_EPOCHS))) * per_epoch
+    steps = (epochs or max(math.ceil(STEPS / per_epoch), EPOCHS)) * per_epoch
     config = RunConfig(
         name=task.name, task=task.name, model=model, seed=seed, batch=batch, steps=steps, lr=lr or 5e-3,
         weight_decay=0.05, ema=0.99, recalibrate=min(16, per_epoch), label_smoothing=0.1, class_weights=class_weights,
@@ -61,14 +62,17 @@ def choose(
     return replace(config, steps=steps, validate_every=max(1, steps // VALIDATIONS))
 
 
-MOST_STEPS = 3_000
-LEAST_EPOCHS = 10
-
-
 def neuron(longest: int) -> PRFConfig:
     """Neurons whose memories, τ/Δ steps, reach from a few steps to beyond the longest sequence."""
-    shortest = min(20.0, max(2.0, longest / 10))
+    shortest = min(5.0, max(2.0, longest / 10))
     return PRFConfig(tau=shortest, delta=(shortest / max(4.0 * longest, 10 * shortest), 1.0))
+
+
+def is_sparse(task: Task) -> bool:
+    """Whether most values are zero, as with events: to divide by a tiny deviation would make the rare ones huge."""
+    split = task["train"]
+    x = split.batch(np.arange(min(100, len(split)))).x
+    return bool((x == 0).float().mean() > 0.8)
 
 
 def choose_batch(size: int, longest: int) -> int:

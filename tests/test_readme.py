@@ -49,6 +49,12 @@ def test_guide(capsys):
     assert names["scores"].shape == (1, 10)
 
 
+def test_own_data(capsys):
+    names = run(ROOT / "docs" / "own-data.md")
+    assert names["classifier"].classes_.tolist() == ["rest", "run", "walk"]
+    assert "by class of test" in capsys.readouterr().out
+
+
 def test_extend(tmp_path):
     """The blocks of docs/extend.md are one module; its recipe trains, and other commands find it by --import."""
     blocks = re.findall(r"```python notest\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.DOTALL)

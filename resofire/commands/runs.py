@@ -84,6 +84,8 @@ def open_files(run: Run, path: str) -> Any:
     from .. import data, train
     from ..data.own import READING
 
+    if run.model.config.inputs is None or run.model.config.pairs:
+        raise UsageError(f"evaluate: --data is for networks that read single sequences of values, got {run.folder}")
     source = train.read(run.folder).get("source") or {}
     settings = {key: value for key, value in source.get("settings", {}).items() if key in READING}
     names = run.model.config.class_names or open_task(run.folder, None).class_names

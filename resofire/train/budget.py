@@ -12,8 +12,9 @@ from ..models import build
 from ..models.encoder import Encoder
 from .batches import Plan, evenly_spaced, training
 from .config import RunConfig
-from .evaluation import call, losses, score
+from .evaluation import losses, predictions, score
 from .optimiser import optimiser
+from .processes import training_device
 
 # Steps before the timed ones (kernels are compiled in the first), and seconds and steps after which timing ends.
 WARM_UP, SECONDS, MOST = 2, 3.0, 30
@@ -36,7 +37,7 @@ def steps_within(config: RunConfig, task: Task, minutes: float) -> int:
         The number of steps, at least 1.
     """
     torch.manual_seed(config.seed % 2**64)
-    model: nn.Module = build(config.model)
+    model: nn.Module = build(config.model).to(training_device())
     for module in model.modules():
         if isinstance(module, Encoder) and module.config.standardise:
             first = next(iter(task["train"].batches(config.batch))).x.flatten(0, -2).double()
@@ -60,10 +61,13 @@ def _time_steps(config: RunConfig, task: Task, model: nn.Module) -> float:
     for number, batch in enumerate(training(task["train"], config, plan)):
         if number == WARM_UP:
             begun = time.perf_counter()
-        total, _, labels = losses(call(model, batch), batch.labels)
+        ((logits, target),) = predictions(model, [batch])
+        total, _, labels = losses(logits, target)
         optimizer.zero_grad()
         (total / labels.clamp(min=1)).backward()
         optimizer.step()
+        if total.is_cuda:
+            torch.cuda.synchronize()
         count = number + 1 - WARM_UP
         if count >= 3 and time.perf_counter() - begun > SECONDS:
             break
