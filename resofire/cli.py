@@ -13,6 +13,9 @@ from typing import Any
 
 from . import __version__, extras
 
+# Letters of a sentence that is shown whole.
+LONGEST = 1500
+
 
 class OutputError(OSError):
     """Standard output cannot be written, e.g. since it goes to a full disk."""
@@ -117,6 +120,9 @@ def _command(arguments: list[str], modules: list[str], import_module: Any) -> An
 
 
 def _fail(sentence: str, code: int) -> int:
+    if len(sentence) > LONGEST:
+        # It quotes what was given, of any length; how it begins and ends says enough.
+        sentence = f"{sentence[: LONGEST // 2]} ... {sentence[-LONGEST // 4 :]}"
     print(f"resofire: {sentence}", file=sys.stderr)
     return code
 
