@@ -168,7 +168,7 @@ def _starting(arguments: list[str]) -> Iterator[None]:
     torch takes seconds to import. An exception raised there by a signal may be swallowed by whatever is being imported,
     and there is nothing to clean up yet.
     """
-    shown = arguments[:1] == ["train"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    shown = arguments[:1] in (["train"], ["fit"]) and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     erase = "\r\x1b[K" if shown else ""
 
     def leave(number: int, frame: object) -> None:

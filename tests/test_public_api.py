@@ -20,11 +20,12 @@ PRF_OPTIONS = (
     "cu_seqlens=None, reverse=False, backend='auto'"
 )
 LIF_OPTIONS = PRF_OPTIONS.replace("'none'", "'soft'")
-NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=1.0, backend='auto'"
+NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=1.0, backend='auto', "
+NETWORK += "class_names=None"
 ENCODER = (
     f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
     "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0), "
-    "clock=0.0, block=None"
+    "clock=0.0, standardise=False, block=None"
 )
 
 SIGNATURES = {
@@ -102,8 +103,9 @@ def test_names():
         "spike_linear",
     ]  # fmt: skip
     assert resofire.nn.__all__ == [
-        "LIF", "PRF", "SDTCM", "BatchNorm", "Config", "Configurable", "FireRates", "LIFConfig", "Neuron",
-        "NeuronConfig", "PRFConfig", "SpatialNeuron", "SpikeLinear", "Trace", "fire_rates", "summed", "synchronise",
+        "AHP", "ALIF", "BHRF", "BRF", "DRF", "GLIF", "LIF", "PLIF", "PRF", "PSN", "SDTCM", "TCLIF", "BatchNorm",
+        "Config", "Configurable", "FireRates", "LIFConfig", "Neuron", "NeuronConfig", "PRFConfig", "Recurrent",
+        "SlidingPSN", "SpatialNeuron", "SpikeLinear", "Trace", "fire_rates", "summed", "synchronise",
     ]  # fmt: skip
     assert resofire.models.__all__ == [
         "Classifier", "ClassifierConfig", "Feedforward", "FeedforwardConfig", "Network", "NetworkConfig", "Retrieval",

@@ -9,6 +9,8 @@ from typing import Any
 from .usage import UsageError, hint
 
 FLAG = "--import"
+# Modules of the user that this command has imported.
+_imported: list[str] = []
 
 
 def take_imports(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -33,12 +35,22 @@ def import_module(name: str, what: str = FLAG) -> Any:
     Raises:
         UsageError: There is no such module, or it fails; the sentence names the file and line.
     """
+    if name.endswith(".py") or os.sep in name:
+        dotted = name.removesuffix(".py").removeprefix(f".{os.sep}").replace(os.sep, ".")
+        raise UsageError(f"{what} {name} must be the name of a module, not a file; perhaps {dotted}")
     if os.getcwd() not in map(os.path.abspath, sys.path):
         sys.path.insert(0, os.getcwd())
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
+        _imported.append(name)
+        return module
     except Exception as error:
         raise UsageError(f"{what} {name} cannot be imported: {_described(error)}") from error
+
+
+def import_flags() -> str:
+    """The flags with which another command imports the same modules."""
+    return "".join(f" {FLAG} {name}" for name in dict.fromkeys(_imported))
 
 
 def call(target: str) -> Any:

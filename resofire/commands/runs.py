@@ -77,6 +77,28 @@ def open_task(folder: Path, data_dir: Path | None) -> Any:
         raise UsageError(str(error)) from None
 
 
+def open_files(run: Run, path: str) -> Any:
+    """The user's files as test data of a run, read with the settings of its own data and with its classes."""
+    import dataclasses
+
+    from .. import data, train
+    from ..data.own import READING
+
+    source = train.read(run.folder).get("source") or {}
+    settings = {key: value for key, value in source.get("settings", {}).items() if key in READING}
+    names = run.model.config.class_names or open_task(run.folder, None).class_names
+    try:
+        task = data.from_path(path, validation=0, class_names=names, **settings)
+    except data.DataError as error:
+        raise UsageError(str(error)) from None
+    if (task.inputs, task.per_step) != (run.model.config.inputs, run.model.config.pool == "none"):
+        per = "step" if run.model.config.pool == "none" else "sequence"
+        form = f"{run.model.config.inputs} channels and one label per {per}"
+        got = f"{task.inputs} and one per {'step' if task.per_step else 'sequence'}"
+        raise UsageError(f"evaluate: --data must have {form}, as the network needs, got {got}")
+    return dataclasses.replace(task, splits={"test": task.splits.get("test", task["train"])})
+
+
 def load_task(config: Any, data_dir: Path | None) -> Any:
     """The data set that a config names."""
     from .. import data

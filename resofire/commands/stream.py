@@ -220,12 +220,14 @@ def _result(names: list[str], stream: Any, scores: Any) -> dict[str, Any]:
     from .. import measure
     from ..deploy.operations import operations
 
+    called = stream.folded.class_names
     rates = dict(zip(names, stream.fire_rates()[0].tolist(), strict=True))
     steps = int(stream.steps[0])
     spent = measure.energy(operations(stream.folded, list(rates.values()), steps))
     return {
         "steps": steps,
         "prediction": int(scores.argmax()),
+        **({} if called is None else {"class": called[int(scores.argmax())]}),
         "scores": [round(float(score), 6) for score in scores],
         "fire_rates": rates,
         "mean_fire_rate": sum(rates.values()) / len(rates),
@@ -238,6 +240,6 @@ def _text(result: dict[str, Any]) -> str:
     nanojoules = result["energy_mj"] * 1e6
     energy = f"{nanojoules:,.0f} nJ" if nanojoules < 1e6 else f"{nanojoules / 1e6:,.3f} mJ"
     return (
-        f"step {result['steps']:,}: class {best} ({result['scores'][best]:+.3f}), "
+        f"step {result['steps']:,}: class {result.get('class', best)} ({result['scores'][best]:+.3f}), "
         f"fire rate {100 * result['mean_fire_rate']:.1f} %, {energy}"
     )

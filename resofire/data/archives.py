@@ -87,7 +87,7 @@ def archived(file: Path, bounds: Bounds) -> Iterator[tuple[str, bytes]]:
         left = bounds.kept
         with zipfile.ZipFile(raw) as archive:
             for info in archive.infolist():
-                limit = None if info.is_dir() else bounds.limit(info.filename)
+                limit = None if info.filename.endswith("/") else bounds.limit(info.filename)
                 if limit is not None:
                     with archive.open(info) as stream:
                         contents = stream.read(min(limit, left) + 1)

@@ -116,6 +116,11 @@ def array_from(raw: bytes) -> np.ndarray:
     shape, fortran, dtype, start = _header(raw)
     if math.prod(shape) * dtype.itemsize != len(raw) - start:
         raise ValueError(f"an array of shape {shape} needs {math.prod(shape) * dtype.itemsize} bytes")
+    # NumPy would make texts of code points that do not exist, which Python cannot handle.
+    if dtype.kind == "U":
+        points = np.frombuffer(raw, np.dtype("u4").newbyteorder(dtype.byteorder), offset=start)
+        if points.size and points.max() > 0x10FFFF:
+            raise ValueError("an array has letters that do not exist")
     return np.frombuffer(raw, dtype, offset=start).reshape(shape, order="F" if fortran else "C")
 
 
@@ -129,7 +134,7 @@ def _header(raw: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     # A damaged header can make Python's parser raise anything.
     except Exception as error:
         raise ValueError(f"the header of an array is damaged: {' '.join(str(error).split())[:200]}") from None
-    if dtype.hasobject or any(size < 0 for size in shape):
+    if dtype.kind not in "biufcSU" or any(size < 0 for size in shape):
         raise ValueError(f"an array must be of plain values, got {dtype} {shape}")
     return shape, fortran, dtype, stream.tell()
 

@@ -25,7 +25,14 @@ IGNORED = -100
 
 
 class DataError(ValueError):
-    """Data that are missing, damaged or unfit. The text is one sentence for the user."""
+    """Data that are missing, damaged or unfit. The text is one sentence for the user.
+
+    It may quote names and values of a damaged file: they are kept on one line, printable and of bounded length.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+        super().__init__(line if len(line) <= 1000 else f"{line[:500]} ... {line[-400:]}")
 
 
 class Batch(NamedTuple):
@@ -185,7 +192,9 @@ class Task:
         per_step: Whether each time step has a label.
         symbols: What each token stands for.
         class_names: What each class is called.
-        source: Where the task came from, `{"name", "settings", "data_dir"}`, as `load` sets it; None if unknown.
+        source: Where the task came from, `{"name", "settings", "data_dir"}`, as `load` sets it, or
+            `{"path", "settings", "checksum"}`, as `from_path` does; None if unknown.
+        missing: Values that were missing and have been filled in.
     """
 
     name: str
@@ -199,11 +208,24 @@ class Task:
     symbols: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
     source: dict[str, Any] | None = None
+    missing: int = 0
 
     def __getitem__(self, split: str) -> Split:
         if split not in self.splits:
             raise KeyError(f"{self.name}: split must be one of {', '.join(self.splits)}, got {split!r}")
         return self.splits[split]
+
+
+def statistics(split: Split) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the values of each channel over all steps of a split, each [C] float64."""
+    count, shift, total, squares = 0, None, np.zeros(1), np.zeros(1)
+    for batch in split.batches(256):
+        x = batch.x.flatten(0, -2).double().numpy()
+        # Sums of what is left without the first mean: no cancellation if the mean is large.
+        shift = x.mean(0) if shift is None else shift
+        count, total, squares = count + len(x), total + (x - shift).sum(0), squares + ((x - shift) ** 2).sum(0)
+    mean = total / max(1, count)
+    return mean + (0 if shift is None else shift), np.sqrt(np.maximum(squares / max(1, count) - mean**2, 0))
 
 
 def make_splits(

@@ -15,6 +15,8 @@ TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, HEAD, BIAS = range(1
 FIRST = 10
 KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, ROWS, KEEP, STATE = range(13)
 LAYER = 13
+# Of TOKENS: values whose origin lies before the table.
+CENTRED = 2
 PRF, LIF, SPATIAL = range(3)
 NONE, SOFT, HARD = range(3)
 MEAN, LAST, EACH = range(3)
@@ -68,15 +70,18 @@ def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active,
 @numba.njit(cache=True, nogil=True)
 def _input(layout, numbers, x, z):
     width = layout[ENTRY]
-    if layout[TOKENS]:
+    if layout[TOKENS] == 1:
         at = layout[TABLE] + np.int64(x[0]) * width
         for i in range(width):
             z[i] = numbers[at + i]
         return
     for j in range(layout[INPUTS]):
         row = numbers[layout[TABLE] + j * width : layout[TABLE] + (j + 1) * width]
+        value = x[j]
+        if layout[TOKENS] == CENTRED:
+            value = value - numbers[layout[TABLE] - layout[INPUTS] + j]
         for i in range(width):
-            z[i] = x[j] * row[i] if j == 0 else z[i] + x[j] * row[i]
+            z[i] = value * row[i] if j == 0 else z[i] + value * row[i]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..nn.folded import Array, Folded, Neurons
-from .reference import step
+from .reference import centred, step
 
 # Values this close to a grid, as a share of its pitch, lie on it but for rounding.
 GRID = 1e-4
@@ -44,7 +44,7 @@ def observe(folded: Folded, samples: Sequence[Array], input_bits: int) -> Observ
         steps += len(x)
         if folded.tokens:
             tokens += np.bincount(x, minlength=len(tokens))
-        z = folded.table[x] if folded.tokens else x.astype(np.float64) @ folded.table
+        z = folded.table[x] if folded.tokens else centred(folded, x.astype(np.float64)) @ folded.table
         z_most[0] = np.maximum(z_most[0], np.abs(z).max(0))
         for number, layer in enumerate(folded.layers):
             # The second group runs in reverse.

@@ -14,6 +14,7 @@ import numpy as np
 from ..nn.folded import Array, Folded, Layer, Neurons
 from .observe import Observed, observe
 from .quantized import STATE_BITS, WEIGHT_BITS, IntegerLayer, IntegerNeurons, Quantized
+from .reference import centred
 
 MARGIN = 1.25
 # Candidate units within each factor of two.
@@ -98,7 +99,7 @@ def quantize_observed(
         table = folded.table * seen.pitch[:, None] / units[0]
         shift = np.clip(state_bits - 2 - _power(np.abs(table).max(0)), 0, 16)
         table = _rounded(table * 2.0**shift, (1 << 31) - 1)
-        base = _rounded(seen.origin @ folded.table / units[0] * 2.0**shift, 1 << 48)
+        base = _rounded(centred(folded, seen.origin) @ folded.table / units[0] * 2.0**shift, 1 << 48)
     # The read-out uses at most 24 bits, so that 64 hold the sum over many steps.
     head_drop = max(0, state_bits - 24)
     head = folded.head * units[-1][:, None] * 2.0**head_drop
@@ -120,6 +121,7 @@ def quantize_observed(
         head_drop=head_drop,
         bias=_rounded(folded.bias / score_unit, 1 << 46),
         score_unit=score_unit,
+        class_names=folded.class_names,
     )
 
 

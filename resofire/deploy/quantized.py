@@ -102,6 +102,8 @@ class Quantized:
     """[classes]"""
     score_unit: float
     """Scores times this (with pool "mean" also over the steps) approximate those of the folded network."""
+    class_names: tuple[str, ...] | None = None
+    """What the classes are called."""
 
     @property
     def top(self) -> int:

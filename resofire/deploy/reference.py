@@ -25,7 +25,7 @@ class Result(NamedTuple):
 
 def run(folded: Folded, x: Array) -> Result:
     """Run one sequence, tokens [T] or values [T, inputs], through a folded network."""
-    z = folded.table[x] if folded.tokens else np.asarray(x, folded.dtype) @ folded.table
+    z = folded.table[x] if folded.tokens else centred(folded, np.asarray(x, folded.dtype)) @ folded.table
     spikes = []
     for layer in folded.layers:
         fired = both_directions(layer.neurons, z, _fire)
@@ -36,6 +36,11 @@ def run(folded: Folded, x: Array) -> Result:
         spikes.append(fired)
     pooled = {"mean": lambda: z.mean(0), "last": lambda: z[-1], "none": lambda: z}[folded.pool]()
     return Result(pooled @ folded.head + folded.bias, spikes)
+
+
+def centred(folded: Folded, x: Array) -> Array:
+    """Values [T, inputs] less the origin of the network."""
+    return x if folded.origin is None else x - folded.origin
 
 
 def step(neurons: Neurons, u: Array, r: Array, drive: Array, fired: Array) -> tuple[Array, Array]:

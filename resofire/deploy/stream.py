@@ -229,8 +229,11 @@ def _pack(folded: Folded) -> _Network:
         raise ValueError("stream: the network is bidirectional: it needs whole sequences and cannot be streamed")
     packer = Packer(folded.dtype)
     layout = np.zeros(k.FIRST + k.LAYER * len(folded.layers), np.int64)
+    if folded.origin is not None:
+        packer.add(folded.origin)
     place(layout, {
-        k.TOKENS: folded.tokens, k.INPUTS: 1 if folded.tokens else len(folded.table),
+        k.TOKENS: k.CENTRED if folded.origin is not None else folded.tokens,
+        k.INPUTS: 1 if folded.tokens else len(folded.table),
         k.ENTRY: folded.table.shape[1], k.WIDTH: folded.head.shape[0], k.CLASSES: folded.head.shape[1],
         k.POOL: POOLS.index(folded.pool), k.LAYERS: len(folded.layers), k.TABLE: packer.add(folded.table),
         k.HEAD: packer.add(folded.head), k.BIAS: packer.add(folded.bias),

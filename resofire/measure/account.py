@@ -71,7 +71,9 @@ def measure(
         require_positive("measure", "length", length)
     rates, mean_length = rates_and_length(model, batches)
     if not rates:
-        raise ValueError(f"measure: the {type(model).__name__} has no layer that fires")
+        raise ValueError(
+            f"measure: the {type(model).__name__} has no spiking layer, so there is no fire rate to measure"
+        )
     steps, inputs = float(mean_length if length is None else length), getattr(model.config, "inputs", None)
     counts = count_ops(model, (steps,) if inputs is None else (steps, inputs), rates, fold_norm=fold_norm)
     own, rate = energy(counts, table), sum(rates.values()) / len(rates)

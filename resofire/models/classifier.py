@@ -1,14 +1,14 @@
 """The classifier of sequences: an encoder and a Linear head."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
 from ..nn.counts import Count, count_dense
 from ..nn.folded import Folded, to_array
 from ..ops.checks import require_count
-from .config import EncoderConfig
+from .config import EncoderConfig, require_class_names
 from .encoder import Encoder
 from .network import Network
 from .sequences import StreamState
@@ -24,6 +24,7 @@ class ClassifierConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_count("ClassifierConfig", "classes", self.classes)
+        require_class_names("ClassifierConfig", self.class_names, self.classes)
 
     def build(self) -> "Classifier":
         return Classifier(self)
@@ -73,7 +74,8 @@ class Classifier(Network):
 
     def fold(self, floor: float) -> Folded:
         """The network as arrays; `resofire.deploy.fold` calls it, see `resofire.nn.folded`."""
-        return self.encoder.fold(floor, to_array(self.head.weight), to_array(self.head.bias))
+        folded = self.encoder.fold(floor, to_array(self.head.weight), to_array(self.head.bias))
+        return replace(folded, class_names=self.config.class_names)
 
     @property
     def widths(self) -> tuple[int, ...]:

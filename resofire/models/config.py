@@ -33,9 +33,12 @@ class NetworkConfig(Config):
     """Weight of that penalty."""
     backend: str = "auto"
     """How the Linears on spikes run, or whole blocks, see `nn.SDTCM`; the neuron has a backend of its own."""
+    class_names: tuple[str, ...] | None = None
+    """What the classes are called, for reports, streams and exported files."""
     _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         owner = type(self).__name__
         for item in fields(self):
             if item.type is bool and not isinstance(getattr(self, item.name), bool):
@@ -47,6 +50,11 @@ class NetworkConfig(Config):
             raise ValueError(f"{owner}: rate_target must be None or from 0 to 1, got {self.rate_target!r}")
         if not _real(self.rate_weight) or not 0 <= self.rate_weight < float("inf"):
             raise ValueError(f"{owner}: rate_weight must be a number of at least 0, got {self.rate_weight!r}")
+        names = self.class_names
+        if names is not None and not (
+            isinstance(names, tuple) and all(isinstance(each, str) for each in names) and len({*names}) == len(names)
+        ):
+            raise ValueError(f"{owner}: class_names must be a tuple of different names or None, got {names!r}")
 
     def build(self) -> "Network":
         raise NotImplementedError(f"{type(self).__name__} does not define build")
@@ -96,6 +104,9 @@ class EncoderConfig(NetworkConfig):
     """Surrogate gradient of the spatial neuron."""
     clock: float = 0.0
     """Positional bias for slow PRF channels, see `nn.SDTCM`; 0: none."""
+    standardise: bool = False
+    """Subtract a mean from the values of each input channel and divide them by a deviation, both learned from the
+    training data and saved with the network."""
     block: Config | None = None
     """A block of your own instead of SD-TCM: a config whose `build(features)` makes it."""
     _backends: ClassVar[tuple[str, ...]] = BACKENDS
@@ -114,6 +125,8 @@ class EncoderConfig(NetworkConfig):
             require_count(owner, "inputs", self.inputs)
         if self.vocabulary is not None:
             require_count(owner, "vocabulary", self.vocabulary)
+        if self.standardise and self.inputs is None:
+            raise ValueError(f"{owner}: standardise must be False for tokens, got {self.standardise!r}")
         require_choice(owner, "norm", self.norm, NORMS)
         require_choice(owner, "amplitude", self.amplitude, AMPLITUDES)
         if self.last_norm is not None and not isinstance(self.last_norm, bool):
@@ -133,6 +146,12 @@ class EncoderConfig(NetworkConfig):
     @property
     def has_last_norm(self) -> bool:
         return (self.norm == "batch" and self.prenorm) if self.last_norm is None else self.last_norm
+
+
+def require_class_names(owner: str, names: tuple[str, ...] | None, classes: int) -> None:
+    """Refuse names that are not one for each class."""
+    if names is not None and len(names) != classes:
+        raise ValueError(f"{owner}: class_names must be {classes}, one for each class, got {len(names)}")
 
 
 def _real(value: object) -> bool:

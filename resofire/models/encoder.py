@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from ..nn import SDTCM, BatchNorm
-from ..nn.counts import Count, count_dense, count_norm, count_pool, require_counting
-from ..nn.folded import Array, Folded, Layer, fold_method, norm_affine, to_array
+from ..nn.counts import Count, CountError, count_dense, count_norm, count_pool, require_counting
+from ..nn.folded import Array, Folded, FoldError, Layer, fold_method, norm_affine, to_array
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
 from ..ops.checks import require_count
@@ -30,6 +31,9 @@ class Encoder(nn.Module):
             self.input: InputLinear | nn.Embedding = InputLinear(config.inputs, config.features)
         elif config.vocabulary is not None:
             self.input = nn.Embedding(config.vocabulary, config.features)
+        if config.standardise and config.inputs is not None:
+            self.register_buffer("input_mean", torch.zeros(config.inputs))
+            self.register_buffer("input_scale", torch.ones(config.inputs))
         self.blocks = nn.ModuleList(build_block(config) for _ in range(config.depth))
         self.norm = BatchNorm(config.features) if config.has_last_norm else None
 
@@ -40,8 +44,13 @@ class Encoder(nn.Module):
         self.require_input(owner, x, "B, T")
         x, sequences = arrange(owner, x, lengths, cu_seqlens)
         stream = self._input(owner, x)
-        for block in self.blocks:
-            stream = block(stream, cu_seqlens=sequences.cu_seqlens)
+        for number, block in enumerate(self.blocks):
+            following = block(stream, cu_seqlens=sequences.cu_seqlens)
+            if not isinstance(following, Tensor) or following.shape != stream.shape:
+                got = list(following.shape) if isinstance(following, Tensor) else type(following).__name__
+                name, shape = type(block).__name__, list(stream.shape)
+                raise ValueError(f"{owner}: blocks.{number}, a {name}, must return a stream {shape}, got {got}")
+            stream = following
         if self.norm is not None and self.config.pool == "mean":
             return self.norm.pooled(stream, sequences.cu_seqlens), sequences
         if self.norm is not None:
@@ -71,6 +80,24 @@ class Encoder(nn.Module):
             stream = self.norm(stream)
         return advance(tuple(layers), state, stream)
 
+    @torch.no_grad()
+    def standardise(self, mean: Array, deviation: Array) -> None:
+        """Set what is subtracted from the values of each input channel, and by what they are divided, each [inputs].
+
+        A channel that does not vary is left in its own scale. `data.statistics` computes both for a split.
+
+        Raises:
+            RuntimeError: The config has `standardise=False`.
+        """
+        if not self.config.standardise:
+            raise RuntimeError("Encoder.standardise: the config must have standardise=True")
+        mean, deviation = np.asarray(mean, np.float64), np.asarray(deviation, np.float64)
+        # Below the rounding of the values themselves nothing varies.
+        constant = deviation <= 1e-6 * np.abs(mean) + 1e-30
+        scale = 1 / np.where(constant, 1.0, deviation)
+        for name, values in (("input_mean", mean), ("input_scale", scale)):
+            self.get_buffer(name).copy_(torch.from_numpy(np.ascontiguousarray(values)))
+
     def require_input(self, owner: str, x: Tensor, dims: str) -> None:
         """The form of an input with the leading dimensions `dims`."""
         if self.config.inputs is not None:
@@ -83,6 +110,8 @@ class Encoder(nn.Module):
             # Only now, when padding is gone: it may hold anything.
             require_vocabulary(owner, x, self.config.vocabulary)
             x = x.long()
+        elif self.config.standardise:
+            x = (x - self.get_buffer("input_mean")) * self.get_buffer("input_scale")
         return self.input(x)
 
     def _causal_blocks(self, op: str) -> list[Any]:
@@ -105,9 +134,11 @@ class Encoder(nn.Module):
         tokens = self.config.vocabulary is not None
         c = np.ones(features)
         d = np.zeros(features) if tokens else to_array(self.input.get_parameter("bias"))
+        if self.config.standardise:
+            weight = weight * to_array(self.get_buffer("input_scale"))
         layers: list[Layer] = []
         for block in self.blocks:
-            added, c, d = fold_method(block)(c, d, floor)
+            added, c, d = _folded(block, fold_method(block)(c, d, floor), features)
             layers += added
         if self.norm is not None:
             gain, offset = norm_affine(self.norm)
@@ -119,6 +150,7 @@ class Encoder(nn.Module):
             pool=self.config.pool,
             head=(head * c).T.copy(),
             bias=bias + head @ d,
+            origin=to_array(self.get_buffer("input_mean")) if self.config.standardise else None,
         )
 
     def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
@@ -126,10 +158,15 @@ class Encoder(nn.Module):
         parts = []
         for number, block in enumerate(self.blocks):
             name = f"encoder.blocks.{number}"
-            parts += require_counting(block, name).count(name, steps, rates, fold_norm=fold_norm)
+            counted = require_counting(block, name).count(name, steps, rates, fold_norm=fold_norm)
+            if not isinstance(counted, list):
+                kind = type(block).__name__
+                raise CountError(f"count_ops: {kind}.count must return a list of Count, got {type(counted).__name__}")
+            parts += counted
         return parts
 
     def count_input(self, steps: float) -> Count:
+        """Count the input layer; a standardised input costs nothing, it is part of the weights."""
         return count_dense(self.input, "encoder.input", "encoder", steps)
 
     def count_readout(self, steps: float, vectors: int, *, fold_norm: bool = False) -> list[Count]:
@@ -140,6 +177,16 @@ class Encoder(nn.Module):
             # "mean" and "last" leave one vector per sequence, and the norm is applied to that.
             parts.append(count_norm("encoder.norm", features, steps if pool == "none" else vectors))
         return parts
+
+
+def _folded(block: nn.Module, result: Any, features: int) -> tuple[list[Layer], Array, Array]:
+    """What a block's `fold` returned, if it is (layers, c, d)."""
+    match result:
+        case (list() as layers, np.ndarray() as c, np.ndarray() as d):
+            if c.shape == d.shape == (features,) and all(isinstance(each, Layer) for each in layers):
+                return layers, c, d
+    form = f"(list of Layer, c [{features}], d [{features}])"
+    raise FoldError(block, f"{type(block).__name__}.fold must return {form}")
 
 
 def build_block(config: EncoderConfig) -> nn.Module:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ..nn import SpikeLinear
-from ..nn.counts import Count, count_dense, count_pool, count_synapses, rate_of, require_counting
+from ..nn.counts import Count, count_dense, count_pool, count_synapses, count_temporal, rate_of
 from ..nn.folded import Folded, Layer, fold_method, to_array, weight_rows
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
 from ..ops.checks import require_count, require_real
-from .config import NetworkConfig
+from .config import NetworkConfig, require_class_names
 from .network import Network, require_values
 from .sequences import StreamState, advance, arrange, require_state, start
 
@@ -39,6 +39,7 @@ class FeedforwardConfig(NetworkConfig):
         for i, size in enumerate(self.sizes):
             require_count("FeedforwardConfig", f"sizes[{i}]", size)
         require_real("FeedforwardConfig", "gain", self.gain)
+        require_class_names("FeedforwardConfig", self.class_names, self.classes)
 
     def build(self) -> "Feedforward":
         return Feedforward(self)
@@ -150,6 +151,7 @@ class Feedforward(Network):
             pool=self.config.pool,
             head=np.eye(len(biases[-1])),
             bias=biases[-1],
+            class_names=self.config.class_names,
         )
 
     @property
@@ -162,7 +164,7 @@ class Feedforward(Network):
         parts = [count_dense(self.linears[0], "linears.0", "encoder", steps)]
         for number, neuron in enumerate(self.neurons):
             active = rate_of(rates, f"neurons.{number}") * self.widths[number]
-            parts.append(require_counting(neuron, f"neurons.{number}").count(f"neurons.{number}", steps))
+            parts += count_temporal(neuron, f"neurons.{number}", steps, active)
             following, name = self.linears[number + 1], f"linears.{number + 1}"
             if number + 1 < len(self.neurons):
                 parts.append(count_synapses(following, name, "token linear", active, steps))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..nn.counts import NUMBER, Count, count_dense
 from ..ops.checks import require_choice, require_count, sequence_count
-from .config import EncoderConfig
+from .config import EncoderConfig, require_class_names
 from .encoder import Encoder
 from .network import Network
 from .sequences import StreamState, require_lengths
@@ -24,6 +24,7 @@ class RetrievalConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_count("RetrievalConfig", "classes", self.classes)
+        require_class_names("RetrievalConfig", self.class_names, self.classes)
         require_choice("RetrievalConfig", "pool", self.pool, ("mean", "last"))
 
     def build(self) -> "Retrieval":

@@ -38,6 +38,12 @@ class Config:
             cls.kind = cls.__name__ if own else f"{cls.__module__}.{cls.__qualname__}"
         _KINDS[cls.kind] = cls
 
+    def __post_init__(self) -> None:
+        cls = type(self)
+        annotated = any("ClassVar" not in str(each) for each in inspect.get_annotations(cls).values())
+        if annotated and "__dataclass_fields__" not in cls.__dict__:
+            raise TypeError(f"{cls.__name__}: a config with fields must be decorated with @dataclass(frozen=True)")
+
     def build(self, *args: Any) -> nn.Module:
         """Build the module that the settings describe, with freshly initialised weights."""
         raise NotImplementedError(f"{type(self).__name__} does not define build")
@@ -99,8 +105,9 @@ def _derive(module: type[nn.Module]) -> type[Config]:
             hashable = getattr(type(default), "__hash__", None) is not None
             made = {"default": default} if hashable else {"default_factory": lambda value=default: value}
             fields.append((parameter.name, annotation, dataclasses.field(**made)))
+    own = module.__module__.partition(".")[0] == "resofire"
     body = {
-        "kind": f"{module.__module__}.{module.__qualname__}",
+        "kind": module.__qualname__ if own else f"{module.__module__}.{module.__qualname__}",
         "module": module,
         "build": _build,
         "__doc__": f"The settings of a `{module.__name__}`.",
@@ -133,9 +140,17 @@ def as_config(owner: str, name: str, value: Any) -> Any:
     """
     if isinstance(value, type) and issubclass(value, Configurable):
         return value.config()
-    if isinstance(value, type) or not callable(getattr(value, "build", None)):
-        raise ValueError(f"{owner}: {name} must be a config such as PRFConfig() or a Neuron class, got {value!r}")
-    return value
+    if not isinstance(value, type) and callable(getattr(value, "build", None)):
+        return value
+    advice = ""
+    if isinstance(value, type) and issubclass(value, Config):
+        advice = f"; call it: {value.__name__}()"
+    elif isinstance(value, Configurable):
+        advice = f"; pass {type(value).__name__}.config(...), of which each layer builds its own"
+    elif isinstance(value, nn.Module) or (isinstance(value, type) and issubclass(value, nn.Module)):
+        advice = "; write a Config whose build(features) makes this module"
+    got = f"the class {value.__name__}" if isinstance(value, type) else f"{value!r:.60}"
+    raise ValueError(f"{owner}: {name} must be a config such as PRFConfig() or a Neuron class, got {got}{advice}")
 
 
 def find_kind(kind: str) -> type[Config] | None:

@@ -3,7 +3,7 @@
 In each time step the input sets the accumulators z; then the neurons of each layer read z, and the synapses add the
 weight rows of the neurons that fire:
 
-    z = table[token]  or  values · weight                         input
+    z = table[token]  or  (values - origin) · weight              input
     v = φ v + σ z + κ,  s = [Re v ≥ η],  then the reset           temporal neurons (PRF: complex; LIF: φ = β is real)
     s = [σ z ≥ η]                                                 spatial neurons
     z += Σ rows[i] over all i with s_i, from 0 if `fresh`;        synapses
@@ -112,6 +112,10 @@ class Folded:
     """[last D, classes]: scores = pooled z · head + bias."""
     bias: Array
     """[classes]"""
+    origin: Array | None = None
+    """[inputs]: what is subtracted from values; None for tokens, and where it is zero."""
+    class_names: tuple[str, ...] | None = None
+    """What the classes are called."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -141,6 +145,9 @@ class Folded:
         for name, array in (("table", self.table), ("head", self.head)):
             if array.ndim != 2 or not array.size:
                 return f"{name} must have two dimensions and be filled, got {list(array.shape)}"
+        names = self.class_names
+        if names is not None and (len(names) != self.head.shape[1] or not all(isinstance(each, str) for each in names)):
+            return f"class_names must be {self.head.shape[1]} names, got {names!r}"
         if not self.layers:
             return "layers must be at least one, got none"
         for fault in self._layer_faults():
@@ -187,6 +194,8 @@ class Folded:
     def _shapes(self) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
         """Every float array with its name and the shape it must have."""
         yield "table", self.table, self.table.shape
+        if self.origin is not None:
+            yield "origin", self.origin, (0 if self.tokens else len(self.table),)
         width = self.table.shape[1]
         for i, layer, inputs, outputs in self._widths():
             yield f"{i}.rows", layer.rows, (inputs * len(layer.neurons), outputs)

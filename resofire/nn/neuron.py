@@ -8,7 +8,6 @@ returned, never kept.
 import math
 from collections import namedtuple
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -71,6 +70,8 @@ class Neuron(Firing, Configurable):
         owner = type(self).__name__
         require_count(owner, "features", features)
         require_surrogate(owner, surrogate)
+        if isinstance(self.states, str) or not all(isinstance(each, str) for each in self.states):
+            raise TypeError(f'{owner}: states must be a tuple of names such as ("u", "a"), got {self.states!r}')
         self.features, self.surrogate = features, surrogate
 
     def coefficients(self) -> dict[str, Tensor]:
@@ -133,7 +134,10 @@ class Neuron(Firing, Configurable):
 
     def explain(self, x: Tensor) -> str:
         """Which backend runs this input, and why the others do not."""
-        return "loop: runs `dynamics` step by step under autograd (the definition)\nscan: `dynamics` is not compiled"
+        reason = equation.why_not_compiled(self._equation(x), x)
+        if reason is None:
+            return "scan: compiled from `dynamics`\nloop: the definition, slower"
+        return f"loop: runs `dynamics` step by step under autograd (the definition)\nscan: {reason}"
 
     @property
     def state_type(self) -> Any:
@@ -143,17 +147,29 @@ class Neuron(Firing, Configurable):
     def _equation(self, x: Tensor) -> equation.Dynamics:
         """The equation with the coefficients of this call, in the precision of the state."""
         owner = type(self).__name__
-        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[-1] != self.features:
-            got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
+        self._require_channels(x)
         values = self.coefficients()
+        if not isinstance(values, Mapping):
+            kind = type(values).__name__
+            raise TypeError(f"{owner}: coefficients must return a dict of tensors by name, got a {kind}")
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         for name, value in values.items():
-            if not isinstance(value, Tensor) or value.shape not in ((), (self.features,)):
-                got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {got}")
+            if not isinstance(value, Tensor):
+                kind = type(value).__name__
+                raise TypeError(f"{owner}: coefficient {name} must be a tensor, got the {kind} {value!r:.40}")
+            if value.shape not in ((), (self.features,)):
+                form = list(value.shape)
+                raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {form}")
         c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
         return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate)
+
+    def extra_repr(self) -> str:
+        return f"{self.features}, {self.surrogate}"
+
+    def _require_channels(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[-1] != self.features:
+            owner, got = type(self).__name__, list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
 
     def _keep_log(self, name: str, value: Tensor, trained: bool) -> None:
         """Keep a positive quantity: trained as the parameter `log_<name>`, otherwise as the buffer `<name>`."""
@@ -187,9 +203,15 @@ class Neuron(Firing, Configurable):
         return count_neuron(name, self.features, steps, operations, coefficients=read, states=len(self.states))
 
 
-@lru_cache(maxsize=256)
+# NamedTuples of states and coefficients. (torch.compile warns of `lru_cache`.)
+_named_types: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+
 def _named(name: str, fields: tuple[str, ...]) -> Any:
-    return namedtuple(name, fields)
+    made = _named_types.get((name, fields))
+    if made is None:
+        made = _named_types[name, fields] = namedtuple(name, fields)
+    return made
 
 
 def zero_state(neuron: Any, batch: int) -> Any:

@@ -23,7 +23,7 @@ from ..ops import ATan, Surrogate
 from ..ops import sdtcm as block_operator
 from ..ops.checks import checks_finite, require_choice, require_count, require_floating, sequence_count
 from .config import NeuronConfig
-from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_synapses, rate_of, require_counting
+from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_synapses, count_temporal, rate_of
 from .folded import Array, Layer, fold_method, norm_affine, to_array, weight_rows
 from .folded import spatial as fold_spatial
 from .lif import LIF
@@ -340,8 +340,9 @@ class SDTCM(nn.Module):
         for part in ("token_neuron", "token_neuron_reverse"):
             neuron = getattr(self, part)
             if neuron is not None:
-                parts.append(require_counting(neuron, f"{name}.{part}").count(f"{name}.{part}", steps))
-                active += rate_of(rates, f"{name}.{part}") * features
+                fired = rate_of(rates, f"{name}.{part}") * features
+                parts += count_temporal(neuron, f"{name}.{part}", steps, fired)
+                active += fired
         seen = rate_of(rates, f"{name}.channel_neuron") * features
         parts += [
             count_synapses(self.token_linear, f"{name}.token_linear", "token linear", active, steps),

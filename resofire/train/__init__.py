@@ -5,6 +5,7 @@ from ..extras import require
 require("train", __name__)
 
 from .batches import evenly_spaced
+from .budget import steps_within
 from .callbacks import Callback, Figures
 from .config import RunConfig
 from .evaluation import Score, evaluate, recalibrate, recorded, report, score
@@ -31,5 +32,6 @@ __all__ = [
     "report",
     "resume",
     "score",
+    "steps_within",
     "train",
 ]

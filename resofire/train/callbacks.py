@@ -94,7 +94,11 @@ class Saver(Callback):
     def on_validation(self, run: "Run", score: Score) -> None:
         require_finite(run.step, (run.model, run.chosen), run.optimizer)
         best = run.best
-        if best is None or (score.accuracy, -score.mean_loss) > (best["accuracy"], -best["loss"]):
+        if (
+            best is None
+            or run.config.select == "last"
+            or (score.accuracy, -score.mean_loss) > (best["accuracy"], -best["loss"])
+        ):
             run.best = {"step": run.step, **score.as_dict()}
             if self.logs is not None:
                 save(run.chosen, run.folder)  # type: ignore[arg-type] # checked before the first step

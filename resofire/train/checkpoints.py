@@ -62,7 +62,7 @@ def write(run: Path, state: dict[str, Any]) -> Path:
         part.unlink(missing_ok=True)
     write_atomic(file, data)
     others = [each for each in listed(run) if each != file]
-    before = [each for each in others if _step(each) < state["step"]]
+    before = [each for each in others if step_of(each) < state["step"]]
     for each in set(others) - set(before[: KEPT - 1]):
         each.unlink(missing_ok=True)
     return file
@@ -108,7 +108,8 @@ def fault(state: dict[str, Any], model: nn.Module, *, averaged: bool, steps: int
     return None
 
 
-def _step(file: Path) -> int:
+def step_of(file: Path) -> int:
+    """The step of a checkpoint file."""
     return int(file.name.split("-")[1])
 
 

@@ -1,15 +1,95 @@
 """What is refused before step 1: networks that do not fit their data, and what could not be loaded again."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .. import models
-from ..data import Task
+from ..data import Batch, Task
+from ..data.task import IGNORED
 from ..models import StorageError
+from ..nn import BatchNorm
+from .callbacks import Callback
 from .config import RunConfig
+from .evaluation import Loss, call
 from .record import RunError
+
+EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
+def require_parts(config: object, task: object, loss: object, optimizer: object, callbacks: object) -> None:
+    """Refuse arguments of `train` and `resume` that are not of their type.
+
+    Raises:
+        RunError: The first that is not.
+    """
+    if not isinstance(config, RunConfig):
+        raise RunError(f"train: config must be a RunConfig, got {_shown(config)}")
+    if not isinstance(task, Task):
+        raise RunError(f"train: task must be a data.Task, such as data.from_arrays returns, got {_shown(task)}")
+    if loss is not None and not callable(loss):
+        raise RunError(f"train: loss must be a function of (logits, labels), got {_shown(loss)}")
+    if optimizer is not None and not callable(optimizer):
+        raise RunError(
+            "train: optimizer must be a function that makes one from parameter groups, "
+            f"such as lambda groups: torch.optim.SGD(groups, lr=0.1), got {_shown(optimizer)}"
+        )
+    if not isinstance(callbacks, Sequence):
+        raise RunError(f"train: callbacks must be a list of objects, got {_shown(callbacks)}")
+    for callback in callbacks:
+        if isinstance(callback, type):
+            raise RunError(f"train: callbacks must be objects, got the class {callback.__name__}; call it")
+        if not any(hasattr(callback, event) for event in EVENTS):
+            raise RunError(f"train: a callback must have one of {', '.join(EVENTS)}, got {_shown(callback)}")
+
+
+def require_optimizer(value: object) -> Optimizer:
+    """What the user's `optimizer` returned, if it is an optimiser.
+
+    Raises:
+        RunError: It is none.
+    """
+    if not isinstance(value, Optimizer):
+        raise RunError(f"train: optimizer must return a torch.optim.Optimizer, got {_shown(value)}")
+    return value
+
+
+def require_step(model: nn.Module, task: Task, batch: Batch, loss: Loss | None) -> None:
+    """Try the forward pass and the loss on a small batch, before anything is written.
+
+    Raises:
+        RunError: The logits or the loss have the wrong form, or the loss has no gradient.
+    """
+    with torch.no_grad():
+        logits = call(model.eval(), batch)
+    labels = batch.labels
+    if not isinstance(logits, Tensor) or logits.shape != (*labels.shape, task.classes):
+        expected = [*labels.shape, task.classes]
+        raise RunError(f"train: model must return logits of shape {expected} for a batch, got {_shown(logits)}")
+    if loss is None:
+        return
+    logits = logits.detach().requires_grad_()
+    value: object = loss(logits, labels)
+    if not isinstance(value, Tensor) or value.dim() > 0:
+        raise RunError(f"train: loss must return the mean over the batch, a scalar tensor, got {_shown(value)}")
+    if not value.requires_grad:
+        raise RunError("train: loss must be differentiable in the logits, got a tensor without gradient")
+
+
+def _shown(value: object) -> str:
+    """A value in an error: the shape of a tensor, a number as it is, the type of anything else."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {[*value.shape]}"
+    if isinstance(value, bool | int | float | str | None):
+        return f"{value!r:.80}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def require_fit(config: RunConfig, task: Task, processes: int) -> None:
@@ -20,10 +100,11 @@ def require_fit(config: RunConfig, task: Task, processes: int) -> None:
     """
     model: Any = config.model
     name, splits = task.name, ", ".join(task.splits)
-    if not {"train", "test"} <= {*task.splits}:
-        raise RunError(f"train: {name} must have the splits train and test, got {splits}")
-    if config.select not in task.splits:
-        raise RunError(f"train: select must be a split of {name} ({splits}), got {config.select!r}")
+    if "train" not in task.splits:
+        raise RunError(f"train: {name} must have a split train, got {splits}")
+    if config.select not in (*task.splits, "last"):
+        advice = "; data.from_arrays(..., validation=0.1) makes one" if config.select == "validation" else ""
+        raise RunError(f"train: select must be a split of {name} ({splits}), got {config.select!r}{advice}")
     if task.pairs != model.pairs:
         needed = "compare pairs" if task.pairs else "classify single sequences"
         raise RunError(f"train: model must {needed}, as {name} needs, got a {type(model).__name__}")
@@ -37,8 +118,43 @@ def require_fit(config: RunConfig, task: Task, processes: int) -> None:
         raise RunError(f"train: model.vocabulary must be {least}, got {model.vocabulary}")
     if model.classes != task.classes:
         raise RunError(f"train: model.classes must be {task.classes}, the classes of {name}, got {model.classes}")
+    if model.class_names is not None and task.class_names not in (None, model.class_names):
+        raise RunError(f"train: model.class_names must be those of {name}, {task.class_names}, got {model.class_names}")
+    weights = config.class_weights
+    if weights is not None and len(weights) != task.classes:
+        raise RunError(f"train: class_weights must be {task.classes}, one for each class of {name}, got {len(weights)}")
     if config.batch < processes:
         raise RunError(f"train: batch must be at least the {processes} devices, got {config.batch}")
+
+
+def require_labels(task: Task) -> None:
+    """Refuse labels that are no class, as cross entropy needs.
+
+    Raises:
+        RunError: The first such label.
+    """
+    for name, split in task.splits.items():
+        labels = np.asarray(split.labels)
+        wrong = (labels != IGNORED) & ((labels < 0) | (labels >= task.classes))
+        if wrong.any():
+            place = tuple(int(each) for each in np.argwhere(wrong)[0])
+            at = f"at step {place[0]}" if split.bounds is not None and task.per_step else f"of sequence {place[0]}"
+            raise RunError(
+                f"train: labels of the {name} split of {task.name} must be from 0 to {task.classes - 1}, "
+                f"got {labels[place]} {at}; data.from_arrays numbers labels of any kind"
+            )
+
+
+def require_statistics(model: nn.Module, task: Task, batch: int) -> None:
+    """Refuse batches of a single time step for networks with batch norm: one value has no variance.
+
+    Raises:
+        RunError: A training batch may have a single time step in all.
+    """
+    lengths = task.splits["train"].lengths
+    shortest = np.sort(lengths.reshape(len(lengths), -1).sum(1))[:batch]
+    if shortest.sum() < 2 and any(isinstance(module, BatchNorm) for module in model.modules()):
+        raise RunError(f"train: batch must be at least 2, since batch norm needs two time steps, got {batch}")
 
 
 def require_saveable(model: nn.Module) -> None:

@@ -10,7 +10,7 @@ from ..models.storage import from_json, to_json
 from ..nn import Config
 from ..ops.checks import require_count
 
-SELECT = ("validation", "test")
+SELECT = ("validation", "test", "last")
 GRADIENT_DTYPES = ("float32", "bfloat16", "auto")
 
 
@@ -54,8 +54,11 @@ class RunConfig(Config):
     """Recompute the statistics of norms from this many unaugmented batches before each validation; 0: do not."""
     label_smoothing: float = 0.0
     """Share of the target that is distributed evenly over all classes."""
+    class_weights: tuple[float, ...] | None = None
+    """Weight of each class in the training loss, for unbalanced data; None: all count alike."""
     select: str = "validation"
-    """Split whose accuracy selects the weights: validation, or test, whose accuracy is then biased."""
+    """Split whose accuracy selects the weights: validation, or test, whose accuracy is then biased; last: none, the
+    weights of the last step are kept."""
     checkpoint_minutes: float = 2.0
     """Minutes between checkpoints."""
     gradient_dtype: str = "float32"
@@ -91,6 +94,11 @@ class RunConfig(Config):
             raise ValueError(f"RunConfig: clip must be a positive number or None, got {self.clip!r}")
         if self.ema is not None and not (_finite(self.ema) and 0 <= self.ema < 1):
             raise ValueError(f"RunConfig: ema must be from 0 up to, but not, 1, or None, got {self.ema!r}")
+        weights = self.class_weights
+        if weights is not None and not (
+            isinstance(weights, tuple) and all(_finite(weight) and weight >= 0 for weight in weights) and any(weights)
+        ):
+            raise ValueError(f"RunConfig: class_weights must be numbers of at least 0 or None, got {weights!r}")
         if self.select not in SELECT:
             raise ValueError(f"RunConfig: select must be one of {', '.join(SELECT)}, got {self.select!r}")
         if self.gradient_dtype not in GRADIENT_DTYPES:

@@ -30,12 +30,14 @@ class Score:
         count: Labels.
         loss: Sum of the losses.
         rates: Fire rate of each layer by its name, where measured.
+        classes: Correct answers and labels of each class, [classes, 2], where measured.
     """
 
     correct: int = 0
     count: int = 0
     loss: float = 0.0
     rates: dict[str, float] = field(default_factory=dict)
+    classes: Tensor | None = None
 
     @property
     def accuracy(self) -> float:
@@ -58,7 +60,7 @@ def call(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def losses(
-    logits: Tensor, labels: Tensor, loss: Loss | None = None, smoothing: float = 0.0
+    logits: Tensor, labels: Tensor, loss: Loss | None = None, smoothing: float = 0.0, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sum the losses and count the correct answers of a batch.
 
@@ -67,6 +69,7 @@ def losses(
         labels: [...]; IGNORED ones count in nothing.
         loss: Mean loss of a batch, called as loss(logits, labels); None is cross entropy.
         smoothing: Label smoothing of cross entropy.
+        weights: Weight of each class in cross entropy, [classes]; None: all 1.
 
     Returns:
         The sum of the losses, the number of correct answers and of labels, each [].
@@ -74,7 +77,10 @@ def losses(
     flat, target = logits.flatten(0, -2), labels.flatten()
     count = (target != IGNORED).sum()
     if loss is None:
-        total = F.cross_entropy(flat, target, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)
+        total = F.cross_entropy(
+            flat, target, None if weights is None else weights.to(flat.dtype), reduction="sum",
+            label_smoothing=smoothing, ignore_index=IGNORED,
+        )  # fmt: skip
     else:
         # Most means of nothing are NaN.
         total = loss(logits, labels) * count if count else 0.0 * logits.sum()
@@ -106,8 +112,18 @@ def score(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = Non
             total.loss += float(summed)
             total.correct += int(correct)
             total.count += int(count)
+            counted = _by_class(logits, labels)
+            total.classes = counted if total.classes is None else total.classes + counted
     total.rates = rates.as_dict()
     return total
+
+
+def _by_class(logits: Tensor, labels: Tensor) -> Tensor:
+    """Correct answers and labels of each class, [classes, 2]."""
+    flat, target = logits.flatten(0, -2), labels.flatten()
+    hit = target[flat.argmax(-1) == target]
+    classes = logits.shape[-1]
+    return torch.stack([each[each >= 0].bincount(minlength=classes) for each in (hit, target)], 1)
 
 
 @torch.no_grad()
@@ -142,23 +158,28 @@ def evaluate(model: nn.Module, task: Task, batch: int) -> dict[str, Any]:
     """Evaluate a model on every split of a task, as any later evaluation will: same batches, same order.
 
     Of the training split the first batches are used, no more than the test split has. Fire rates are those of the
-    test split, the loss is cross entropy.
+    test split (of the last one, if there is none), the loss is cross entropy.
 
     Args:
         model: A trained network.
-        task: The data set; must have a test split.
+        task: The data set.
         batch: Sequences in a batch.
 
     Returns:
-        task, accuracy, correct ([correct, count]) and loss by split, fire_rates by layer, mean_fire_rate, parameters.
+        task, accuracy, correct ([correct, count]) and loss by split, fire_rates by layer, mean_fire_rate, parameters;
+        of a network that has names for its classes, also classes, [correct, count] of each in the last split.
     """
     splits = {name: task.splits[name] for name in SPLITS if name in task.splits}
-    limit = -(-len(splits["test"]) // batch)
+    limit = -(-len(splits["test"]) // batch) if "test" in splits else None
     scores = {
         name: score(model, islice(split.batches(batch), limit if name == "train" else None))
         for name, split in splits.items()
     }
-    rates = scores["test"].rates
+    last = [*scores.values()][-1]
+    rates, names = last.rates, getattr(getattr(model, "config", None), "class_names", None)
+    by_class = {}
+    if names is not None and last.classes is not None:
+        by_class = {"classes": dict(zip(names, last.classes.tolist(), strict=True))}
     return {
         "task": task.name,
         "accuracy": {name: each.accuracy for name, each in scores.items()},
@@ -167,6 +188,7 @@ def evaluate(model: nn.Module, task: Task, batch: int) -> dict[str, Any]:
         "fire_rates": rates,
         "mean_fire_rate": sum(rates.values()) / max(1, len(rates)),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        **by_class,
     }
 
 
@@ -187,6 +209,10 @@ def report(run: Path, result: dict[str, Any]) -> str:
     if result["fire_rates"]:
         lines.append(f"  fire rate  {100 * result['mean_fire_rate']:.2f} %  mean of the layers")
         lines += [f"    {100 * rate:6.2f} %  {layer}" for layer, rate in result["fire_rates"].items()]
+    if "classes" in result:
+        lines.append(f"  by class of {[*result['accuracy']][-1]}")
+    for name, (correct, count) in result.get("classes", {}).items():
+        lines.append(f"    {100 * correct / max(1, count):6.2f} %  {correct:,} of {count:,}  {name}")
     for name, share in result["accuracy"].items():
         correct, count = result["correct"][name]
         note = "  (used to select the weights)" if result.get("selected_on") == name else ""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,8 @@ from ..atomic import write_atomic
 from .record import RunError
 
 LOCK = ".lock"
+FILES = ("run.json", "data.npz", "metrics.csv", "model.safetensors", "config.json", "result.json")
+FOLDERS = ("checkpoints", "tensorboard")
 
 
 def new_folder(base: str | os.PathLike[str]) -> Path:
@@ -56,7 +59,7 @@ def locked(folder: Path, *, create: bool = False) -> Iterator[None]:
 
     Args:
         folder: The run folder.
-        create: Create it; if the block raises RunError before anything was written, a new folder is removed again.
+        create: Create it; if the block raises and leaves nothing in it, a new folder is removed again.
 
     Raises:
         RunError: Another process has the lock, or the folder cannot be written.
@@ -79,15 +82,24 @@ def locked(folder: Path, *, create: bool = False) -> Iterator[None]:
         for part in folder.glob(".*.part"):
             part.unlink(missing_ok=True)
         yield
-    except RunError:
+    except Exception:
         # While the lock is ours, so that nobody else has begun to write.
-        if new and [file.name for file in folder.iterdir()] == [LOCK]:
+        if [file.name for file in folder.iterdir()] == [LOCK]:
             with suppress(OSError):
                 (folder / LOCK).unlink()
-                folder.rmdir()
+                if new:
+                    folder.rmdir()
         raise
     finally:
         lock.release()
+
+
+def clear(folder: Path) -> None:
+    """Remove the files of a run, and no others."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    for name in FOLDERS:
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def write_json(file: Path, content: dict[str, Any]) -> None:

@@ -71,9 +71,10 @@ class Objective(nn.Module):
     Networks with `penalised` add their penalty; of any other, fire rates are those of the neurons in it.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss | None, smoothing: float) -> None:
+    def __init__(self, model: nn.Module, loss: Loss | None, config: RunConfig) -> None:
         super().__init__()
-        self.model, self.loss, self.smoothing = model, loss, smoothing
+        self.model, self.loss, self.smoothing = model, loss, config.label_smoothing
+        self.weights = None if config.class_weights is None else torch.tensor(config.class_weights)
 
     def forward(self, batch: Batch, share: float) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
         """The loss to differentiate, which is `share` · sum + penalty; the sum; correct answers; fire rates."""
@@ -84,7 +85,8 @@ class Objective(nn.Module):
             with fire_rates(self.model) as watched:
                 logits = call(self.model, batch)
             penalty, rates = logits.new_zeros(()), watched.tensors()
-        total, correct, _ = losses(logits, batch.labels, self.loss, self.smoothing)
+        weights = None if self.weights is None else self.weights.to(logits.device)
+        total, correct, _ = losses(logits, batch.labels, self.loss, self.smoothing, weights)
         return total * share + penalty, total.detach(), correct, rates
 
 
@@ -145,7 +147,7 @@ def fit(
     with warnings.catch_warnings():
         # Newer versions of torch deprecate `broadcast_buffers`; older ones have nothing else.
         warnings.filterwarnings("ignore", module="lightning_fabric")
-        objective, optimizer = fabric.setup(Objective(run.model.train(), loss, config.label_smoothing), run.optimizer)
+        objective, optimizer = fabric.setup(Objective(run.model.train(), loss, config), run.optimizer)
     notify(callbacks, "on_start", run)
     signals.deferred = True
     try:
@@ -195,7 +197,8 @@ def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch
 
 def _validate(run: Run, task: Task, signals: StopSignals, loss: Loss | None) -> Score:
     """The score of `run.chosen` over all processes, each of which evaluates some of the batches."""
-    split, config = task.splits[run.config.select], run.config
+    config = run.config
+    split = task.splits["train" if config.select == "last" else config.select]
     mine = score(run.chosen, islice(split.batches(config.batch), run.rank, None, run.world), loss=loss)
     sums = torch.tensor([mine.loss, mine.correct, mine.count, signals.requested], dtype=torch.float64)
     total, correct, count, stop = _summed(run, sums).tolist()

@@ -53,7 +53,8 @@ def require_memory(config: RunConfig, task: Task, processes: int, share: float, 
         return
     size = _size_of(own) if own is not None else network_size(config.model)
     lengths = task.splits["train"].lengths
-    steps = int(share * config.batch * lengths.sum() / max(1, len(lengths)))
+    # A batch above the number of sequences is refused elsewhere.
+    steps = int(share * min(config.batch, len(lengths)) * lengths.sum() / max(1, len(lengths)))
     copies = 4 + (config.ema is not None)
     needed = processes * (4 * copies * size.weights + size.objects) + 4 * steps * size.saved
     if training_device().type != "cpu":

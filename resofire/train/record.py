@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+import traceback
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 from .. import __version__
-from ..data import Batch, Task
+from ..data import Batch, Split, Task
 from ..nn import SDTCM
 from ..ops import registry
 from .config import RunConfig
@@ -68,8 +69,6 @@ def manifest(
         devices: Processes on this machine.
         own: Names of the user's own model, loss, optimizer and callbacks, which resuming needs again.
     """
-    split = task.splits["train"]
-    sample = next(iter(split.batches(min(2, len(split)))))
     return {
         "format": FORMAT,
         "config": config.to_json(),
@@ -78,9 +77,22 @@ def manifest(
         "source": task.source,
         "own": own or {},
         **conditions(devices),
-        "backends": backends(model, sample, training_device()),
+        "backends": backends(model, sample(task.splits["train"]), training_device()),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
+
+
+def sample(split: Split) -> Batch:
+    """A batch of two sequences, or of the only one."""
+    return next(iter(split.batches(min(2, len(split)))))
+
+
+def source_line(error: BaseException) -> str:
+    """Where in a user's own code an error was raised, as " (file.py, line 7)"; nothing for errors of ours."""
+    ours = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*ours, "<"))]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
 
 
 def fingerprints(task: Task) -> dict[str, str]:
@@ -130,11 +142,11 @@ def commit() -> str | None:
 
 
 @torch.no_grad()
-def backends(model: nn.Module, sample: Batch, device: torch.device) -> dict[str, list[str]]:
+def backends(model: nn.Module, batch: Batch, device: torch.device) -> dict[str, list[str]]:
     """The backends that each operator chooses for a batch such as this one; moves the model to the device."""
     chosen: dict[str, list[str]] = {}
     with registry.watching() as calls:
-        for _ in predictions(model.eval().to(device), [sample]):
+        for _ in predictions(model.eval().to(device), [batch]):
             pass
     for op, name in sorted(calls):
         chosen.setdefault(op, []).append(name)

@@ -21,22 +21,31 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from ..data import Task
+from ..data import Task, statistics
 from ..models import build
+from ..models.encoder import Encoder
 from ..models.storage import WEIGHTS, StorageError, load, save
 from ..ops import retain_buffers
 from . import checkpoints
 from .batches import Plan
-from .checks import require_fit, require_saveable
+from .checks import (
+    require_fit,
+    require_labels,
+    require_optimizer,
+    require_parts,
+    require_saveable,
+    require_statistics,
+    require_step,
+)
 from .config import RunConfig
 from .diverged import Diverged
 from .evaluation import RESULT, Loss, evaluate
-from .folder import locked, require_empty, write_json
+from .folder import clear, locked, require_empty, write_json
 from .memory import require_memory
 from .optimiser import MOMENTS
 from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Children, Interrupted, Peers, StopSignals, on_this_machine, rank, world
-from .record import RUN, RunError, conditions, fingerprints, manifest, read
+from .record import RUN, RunError, conditions, fingerprints, manifest, read, sample, source_line
 from .source import FILE, save_arrays
 
 LOST = "another process of the run has ended"
@@ -85,7 +94,7 @@ def train(
         folder: The run folder; must be new or empty.
         model: The network to train, with its initial weights; its config must equal `config.model`. None builds it.
         loss: Mean loss of a batch, called as `loss(logits, labels)` and returning a scalar tensor; `label_smoothing`
-            does not apply to it. None is cross entropy.
+            and `class_weights` do not apply to it. None is cross entropy.
         optimizer: Called with the parameter groups (`params`, `weight_decay`, `highest`: the highest learning rate),
             returns an optimiser; its learning rates are set before each step. None is AdamW.
         callbacks: Objects with some of the methods of `Callback`.
@@ -98,9 +107,12 @@ def train(
         RunError: The run cannot begin. Nothing is left on disk.
         Stopped: It was interrupted, diverged, or could not write; it can be resumed.
     """
+    require_parts(config, task, loss, optimizer, callbacks)
     folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     devices = on_this_machine(devices)
     require_fit(config, task, world(devices))
+    if loss is None:
+        require_labels(task)
     require_memory(config, task, devices, devices / world(devices), model)
     plan, network = _begin(config, task, own)
     try:
@@ -111,20 +123,35 @@ def train(
         return _execute(config, task, folder, devices, own, plan, network, None)
     require_empty(folder)
     try:
+        require_step(network, task, sample(task.splits["train"]), loss)
         record = {**manifest(config, network, task, devices, own.names()), "gradient_dtype": gradient_dtype}
     except (RuntimeError, ValueError, TypeError) as error:
-        # Such as a backend that cannot run this network.
-        raise RunError(str(error)) from None
+        # Such as a backend that cannot run this network, or a mistake in a user's own module.
+        raise RunError(f"{error}{source_line(error)}") from error
     with locked(folder, create=True):
         require_empty(folder)
         try:
-            if task.source is None and save_arrays(folder, task):
-                record["source"] = {"arrays": FILE}
+            if save_arrays(folder, task):
+                record["source"] = {**(task.source or {}), "arrays": FILE}
+            elif task.source is None:
+                print(
+                    f"the arrays of {task.name} are too large to be saved with the run (64 MB): evaluate and "
+                    "resume it in Python, or register them with data.dataset",
+                    file=sys.stderr,
+                )
             write_json(folder / RUN, record)
         except OSError as error:
             (folder / FILE).unlink(missing_ok=True)
             raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
-        return _execute(config, task, folder, devices, own, plan, network, None)
+        try:
+            return _execute(config, task, folder, devices, own, plan, network, None)
+        except Stopped:
+            raise
+        except Exception:
+            # A mistake in a user's own part, say: without a checkpoint there is nothing to resume.
+            if not any(map(checkpoints.step_of, checkpoints.listed(folder))):
+                clear(folder)
+            raise
 
 
 def resume(
@@ -150,13 +177,16 @@ def resume(
         RunError: It cannot be resumed: finished, in use, other data, or a part of the user's own is missing.
         Stopped: As in `train`.
     """
-    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     record = read(folder)
     config = RunConfig.from_json(record["config"])
+    require_parts(config, task, loss, optimizer, callbacks)
+    folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     _require_unfinished(folder, config)
     _require_same(folder, record, task, own)
     devices = on_this_machine(devices or record["devices"])
     require_fit(config, task, world(devices))
+    if loss is None:
+        require_labels(task)
     require_memory(config, task, devices, devices / world(devices), model)
     plan, network = _begin(config, task, own)
     gradient_dtype = resume_gradient_dtype(network, record, first=rank() == 0)
@@ -184,9 +214,13 @@ def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Modu
     try:
         plan = Plan.of(config, task.splits["train"])
         network: nn.Module = build(config.model) if own.model is None else own.model
+        for module in network.modules() if own.model is None else ():
+            if isinstance(module, Encoder) and module.config.standardise:
+                module.standardise(*statistics(task.splits["train"]))
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from None
     require_saveable(network)
+    require_statistics(network, task, config.batch)
     if network.config != config.model:
         raise RunError(f"train: model must have the config of the run, {config.model!r}, got {network.config!r}")
     return plan, network
@@ -202,7 +236,7 @@ def _execute(
     from .callbacks import Saver, notify
     from .logs import Logs
     from .optimiser import Average, groups, optimiser
-    from .progress import Display
+    from .progress import Display, is_silent
 
     first = rank() == 0
     retain_buffers()
@@ -210,7 +244,7 @@ def _execute(
     if state is not None:
         model.load_state_dict(state["model"])
         run.step, run.best = state["step"], state["best"]
-    display = Display(config.name, folder) if first else None
+    display = Display(config.name, folder) if first and not is_silent() else None
     logs: Logs | None = None
     peers: Peers | None = None
     children: Children | None = None
@@ -239,7 +273,11 @@ def _execute(
                     peers = Peers(() if children is None else children.processes)
                     _broadcast(model)
             run.average = None if config.ema is None else Average(model, config.ema)
-            made = optimiser(model, config) if own.optimizer is None else own.optimizer(groups(model, config))
+            made = (
+                optimiser(model, config)
+                if own.optimizer is None
+                else require_optimizer(own.optimizer(groups(model, config)))
+            )
             run.optimizer = made
             if state is not None:
                 _restore(made, state, own.optimizer is not None)

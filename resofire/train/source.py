@@ -1,14 +1,13 @@
 """Where the data of a run came from, so that any command can reopen its task.
 
-run.json records the name, settings and folder of a registered data set. Arrays that were passed in memory are
-saved beside the run, as data.npz, up to LIMIT bytes.
+run.json records the name, settings and folder of a registered data set. Arrays that were passed in memory or read from
+the user's own files are saved beside the run, as data.npz, up to LIMIT bytes; larger files are read again.
 """
 
 import dataclasses
 import io
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,9 @@ import numpy as np
 
 from .. import data
 from ..atomic import write_atomic
+from ..data.archives import BROKEN, Bounds, archived
+from ..data.checks import require_sound
+from ..data.store import array_from
 from ..data.task import Form, Split, Task
 from ..data.warps import Warps
 from .config import RunConfig
@@ -27,12 +29,12 @@ ARRAYS = ("stored", "labels", "bounds")
 
 
 def pack(task: Task) -> bytes | None:
-    """The data.npz of a task that came as arrays; None if it is registered, too large, or has splits of another class.
+    """The data.npz of a task of arrays or own files; None if registered, too large, or with splits of another class.
 
     Arrays are stored uncompressed; what is no array is JSON in the entry `about`.
     """
     splits = task.splits
-    if task.source is not None or not all(type(split) is Split for split in splits.values()):
+    if "name" in (task.source or {}) or not all(type(split) is Split for split in splits.values()):
         return None
     arrays = {f"{name}/{part}": getattr(split, part) for name, split in splits.items() for part in ARRAYS}
     arrays |= {f"{name}/order": split.form.order for name, split in splits.items()}
@@ -57,7 +59,7 @@ def pack(task: Task) -> bytes | None:
 
 
 def save_arrays(folder: Path, task: Task) -> bool:
-    """Write data.npz if the task came as arrays and is small enough; returns whether."""
+    """Write data.npz if the task came as arrays or own files and is small enough; returns whether."""
     packed = pack(task)
     if packed is not None:
         write_atomic(folder / FILE, packed)
@@ -83,6 +85,8 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
     config, source = RunConfig.from_json(record["config"]), record.get("source")
     if source is not None and "arrays" in source:
         return _unpack(folder / FILE)
+    if source is not None and "path" in source:
+        return data.from_path(source["path"], **source["settings"])
     if "source" in record and (source is None or "name" not in source):
         raise RunError(
             f"run: {folder} was trained on arrays too large to be saved with it; pass the task to train.evaluate or "
@@ -98,19 +102,23 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
 
 
 def _unpack(file: Path) -> Task:
+    bounds = Bounds(lambda path: LIMIT, kept=2 * LIMIT, total=2 * LIMIT)
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            about = json.loads(arrays["about"].tobytes())
-            splits = {
-                name: _split(facts, {part: arrays.get(f"{name}/{part}") for part in (*ARRAYS, "order")})
-                for name, facts in about["splits"].items()
-            }
+        arrays = {path.removesuffix(".npy"): array_from(raw) for path, raw in archived(file, bounds)}
+        about = json.loads(arrays["about"].tobytes())
+        splits = {
+            name: _split(facts, {part: arrays.get(f"{name}/{part}") for part in (*ARRAYS, "order")})
+            for name, facts in about["splits"].items()
+        }
         facts: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in about["task"].items()
         }
-        return Task(splits=splits, **facts)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise RunError(f"run: {file} cannot be read: {error}") from None
+        task = Task(splits=splits, **facts)
+        require_sound(task)
+        return task
+    except (*BROKEN, KeyError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise RunError(f"run: {file} cannot be read: {reason}") from None
 
 
 def _split(facts: dict[str, Any], arrays: dict[str, Any]) -> Split:

@@ -103,3 +103,12 @@ def test_lines_are_bounded(tmp_path):
     assert [next(lines), next(lines), next(lines)] == [b"abc", b"abcd", b""]
     with pytest.raises(DataError, match=r"lines\.gz, line 4, must have at most 4 bytes, got more"):
         next(lines)
+
+
+def test_a_zip_with_a_member_without_name(tmp_path):
+    with zipfile.ZipFile(tmp_path / "things.zip", "w") as archive:
+        archive.writestr("a.bin", b"abc")
+        archive.writestr("x", b"abc")
+    raw = (tmp_path / "things.zip").read_bytes()
+    (tmp_path / "things.zip").write_bytes(raw.replace(b"x", b"\0"))
+    assert list(members(tmp_path / "things.zip", WANTED, kept=3)) == [("a.bin", b"abc")]

@@ -108,6 +108,68 @@ def test_splits_are_stratified():
     assert all(np.array_equal(task[name].stored, again[name].stored) for name in task.splits)
 
 
+class Frame:
+    """A data frame as far as we look at it, with pandas' NA, which refuses to be compared."""
+
+    class NA:
+        def __ne__(self, other):
+            raise TypeError("boolean value of NA is ambiguous")
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def to_numpy(self):
+        return np.array(self.rows, dtype=object)
+
+
+def test_frames_and_datasets():
+    x, labels = arrays(), np.array(["b", "a"] * 10)
+    frames = from_arrays([Frame(row.tolist()) for row in x], Frame(labels), validation=0)
+    sequences = [torch.from_numpy(row[: 5 - number % 2]) for number, row in enumerate(x)]
+    pairs = [(row, int(label == "b")) for row, label in zip(sequences, labels, strict=True)]
+    made = from_arrays(Pairs(pairs), test=Pairs(pairs[:4]), validation=0)
+    assert frames.class_names == ("a", "b")
+    np.testing.assert_array_equal(frames["train"].stored, x)
+    assert (made.class_names, len(made["test"]), made["train"].lengths.tolist()[:2]) == (("0", "1"), 4, [5, 4])
+    with pytest.raises(DataError, match=r"from_arrays: x must be a Dataset of pairs \(sequence, label\), item 0 is a "):
+        from_arrays(Pairs(sequences))
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, number):
+        return self.items[number]
+
+
+def test_missing_values(subtests):
+    nan = np.nan
+    x = [[[nan, 1], [2, nan], [4, 3], [nan, nan]], [[1, 1], [1, 1], [1, 1], [1, 1]]]
+    filled = {
+        "zero": [[0, 1], [2, 0], [4, 3], [0, 0]],
+        "previous": [[2, 1], [2, 1], [4, 3], [4, 3]],
+        "interpolate": [[2, 1], [2, 2], [4, 3], [4, 3]],
+    }
+    for missing, expected in filled.items():
+        with subtests.test(missing):
+            task = from_arrays(np.array(x), ["a", "b"], missing=missing, validation=0)
+            assert (task["train"].stored[0].tolist(), task.missing) == (expected, 4)
+            cut = from_arrays(x, ["a", "b"], missing=missing, padded=True, validation=0)
+            assert (cut["train"].stored[:3].tolist(), cut["train"].lengths.tolist()) == (expected[:3], [3, 4])
+    steps = from_arrays(x, [[0, 1, 1, nan], [0] * 4], missing="zero", padded=True, validation=0)
+    assert steps["train"].labels.tolist() == [0, 1, 1, 0, 0, 0, 0]
+
+
+def test_classes_by_name():
+    task = from_arrays(arrays(4), [2, 1, 2, 1], class_names=["3", "2", "1"], validation=0)
+    assert (task.classes, task["train"].labels.tolist()) == (3, [1, 2, 1, 2])
+    assert from_arrays(arrays(4), ["10", "9", "9", "10"], validation=0).class_names == ("9", "10")
+
+
 def nan(value=np.nan):
     x = arrays()
     x[3, 2, 1] = value
@@ -134,13 +196,23 @@ WRONG = [
     (arrays(), [0.0, 1.0, np.nan, 1.0] * 5, {}, "y must have a label for sequence 2, got nan"),
     (arrays(), [[0] * 6, [1] * 5] * 10, {}, "y must have one label per step, sequence 1 has 6 steps and 5 labels"),
     (arrays(), [[0] * 6, [1] * 5 + [None]] * 10, {}, "y must have a label for sequence 1, step 5, got None"),
-    (arrays(), [0, [1] * 6] * 10, {}, "y must have labels of one form, sequences 0 and 1 differ"),
+    (arrays(), [0, [1] * 6] * 10, {}, "y must have labels of one form, sequence 0 and sequence 1 differ"),
     (arrays(), np.full((20, 6), -100), {}, "y must have at least two classes, got none"),
     (arrays(2), [0, 1], {}, "validation=0.1 needs a class with two sequences, got 2 sequences in 2 classes"),
     (arrays(), None, {"test": 1.5}, "test must be (x, y) or a fraction from 0 to below 1, got 1.5"),
     (arrays(), None, {"validation": True}, "validation must be (x, y) or a fraction from 0 to below 1, got True"),
-    (arrays(), None, {"test": (arrays(2), [0, 7])}, "test y must have the classes of y, sequence 1 has 7"),
+    (arrays(), None, {"test": (arrays(2), [0, 7])}, "test y must have the classes of y (0, 1), sequence 1 has '7'"),
     (arrays(), None, {"test": (arrays(2, 6, 3), [0, 1])}, "test must have 2 channels and one label per sequence, "),
+    (arrays(), None, {"missing": "drop"}, "missing must be one of refuse, zero, previous, interpolate, got 'drop'"),
+    (nan(np.inf), None, {"missing": "zero"}, "x must be finite in float32, sequence 3, step 2, channel 1 is inf"),
+    (nan(), None, {}, "is nan; missing=zero|previous|interpolate fills such values"),
+    ([[1.0, np.nan], [1.0, 2.0]], [0, 1], {}, "fills such values, padded=True cuts them at the end"),
+    ([[np.nan, np.nan], [1.0, 2.0]], [0, 1], {"padded": True}, "x must hold numbers, sequence 0 has none"),
+    ([[np.nan], [1.0]], [0, 1], {"missing": "previous"}, "a value to fill others from, sequence 0, channel 0 has none"),
+    (arrays(), np.linspace(0, 1, 20), {}, "y must hold classes, got 20 different numbers in 20"),
+    (arrays(), [1, "1"] * 10, {}, "y must have different names for different classes, got "),
+    (arrays(), None, {"class_names": ["1", "2"]}, "y must have the classes of class_names (1, 2), sequence 0 has '0'"),
+    (arrays(), None, {"class_names": ["1", "1"]}, "class_names must be two or more different names, got ['1', '1']"),
     (arrays(), None, {"test": (nan(), [0, 1] * 10)}, "test x must be finite in float32, sequence 3, step 2, "),
 ]
 
@@ -148,7 +220,7 @@ WRONG = [
 def test_one_sentence_for_what_is_wrong(subtests):
     for x, y, options, message in WRONG:
         with subtests.test(message):
-            pattern = ".*".join(map(re.escape, f"from_arrays: {message}".split(".*")))
+            pattern = "from_arrays: .*" + ".*".join(map(re.escape, message.split(".*")))
             with pytest.raises(DataError, match=pattern) as refused:
                 from_arrays(x, [0, 1] * 10 if y is None else y, **options)
             assert "\n" not in str(refused.value)

@@ -226,6 +226,10 @@ def broken(folder, how):
     elif how == "huge array":
         header = str({"descr": "<U9", "fortran_order": False, "shape": (10**12, 6)}).encode()
         metadata.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+    elif how == "letters":
+        raw = io.BytesIO()
+        np.save(raw, np.array([["imgs/2", "sample_1.png", "1", "0"]]))
+        metadata.write_bytes(raw.getvalue()[:-4] + b"\xff" * 4)
     elif how == "name":
         metadata.rename(metadata.with_name("²³.npy"))
 
@@ -242,6 +246,7 @@ BROKEN = [
     ("chunk", r"sample_3\.png cannot be read"),
     ("other", r"sample_3\.png cannot be read, it is no PNG"),
     ("huge array", r"10\.npy cannot be read, .* needs 216000000000000 bytes"),
+    ("letters", r"10\.npy cannot be read"),
     ("name", r"²³\.npy must be named by a number"),
 ]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from resofire.data.show import evenly_spaced, facts, picture, report
-from resofire.data.task import Form, Split, Task, shuffled
+from resofire.data.task import DataError, Form, Split, Task, shuffled
 
 
 def fixed(form=None, count=10):
@@ -173,3 +173,8 @@ def test_samples_that_are_shown_are_evenly_spaced():
     assert evenly_spaced(100, 4) == [0, 25, 50, 75]
     assert evenly_spaced(3, 4) == [0, 1, 2]
     assert evenly_spaced(0, 3) == evenly_spaced(5, 0) == []
+
+
+def test_errors_are_one_printable_line():
+    assert str(DataError("a\n\tb \x1b[31m\udcff é")) == "a b ?[31m? é"
+    assert len(str(DataError("x" * 10**6))) < 1000

@@ -9,7 +9,7 @@ import sys
 from .report import SCENARIOS, Budget, Report
 
 # Files of this package that add scenarios to `SCENARIOS` when they are imported.
-SOURCES = ("formats", "processes")
+SOURCES = ("formats", "own_files", "networks", "processes")
 
 
 def main() -> int:

@@ -5,12 +5,15 @@ import dataclasses
 import itertools
 import json
 import pickle
+from dataclasses import dataclass
 
 import pytest
 import torch
 from own_neurons import ALIF, GateConfig, Threshold
 
-from resofire.models import ClassifierConfig, FeedforwardConfig, StorageError, load, require_saveable, save
+from resofire.deploy import fold
+from resofire.measure import count_ops
+from resofire.models import ClassifierConfig, FeedforwardConfig, StorageError, checksum, load, require_saveable, save
 from resofire.models.storage import from_json, to_json
 from resofire.nn import LIF, PRF, SDTCM, Config, LIFConfig, Neuron, PRFConfig, fire_rates
 
@@ -177,14 +180,14 @@ def test_what_could_not_be_loaded_again_is_refused(tmp_path, monkeypatch):
 def test_a_file_whose_class_is_not_imported_names_the_module(tmp_path):
     model = ClassifierConfig(inputs=1, classes=2, features=3, depth=1, neuron=ALIF).build()
     file = save(model, tmp_path)
-    file.write_bytes(file.read_bytes().replace(b"own_neurons.ALIF", b"own_missing.ALIF"))
+    file.write_bytes(checksum.seal(file.read_bytes().replace(b"own_neurons.ALIF", b"own_missing.ALIF")))
     with pytest.raises(StorageError, match=r"import own_missing first \(on the command line: --import own_missing\)"):
         load(tmp_path)
 
 
 def test_a_newer_format_is_refused(tmp_path):
     file = save(FeedforwardConfig(sizes=(1, 2, 2)).build(), tmp_path)
-    file.write_bytes(file.read_bytes().replace(rb"\"format\": 2", rb"\"format\": 9"))
+    file.write_bytes(checksum.seal(file.read_bytes().replace(rb"\"format\": 2", rb"\"format\": 9")))
     with pytest.raises(StorageError, match="has format 9; this version of resofire reads up to 2"):
         load(tmp_path)
 
@@ -212,7 +215,62 @@ class Wide(Neuron):
         return spike(current), {}
 
 
+class Number(Wide):
+    def coefficients(self):
+        return {"beta": 0.9}
+
+
+class Letters(Neuron):
+    states = "mem"
+
+
+class Doubles(Neuron):
+    states = ("u",)
+
+    @staticmethod
+    def dynamics(current, state, c, spike):
+        return spike(current), {"u": current.double()}
+
+
+class Shrinks(torch.nn.Module):
+    def forward(self, u, *, cu_seqlens=None):
+        return u[:, :1]
+
+    def fold(self, c, d, floor):
+        return [], c
+
+    def count(self, name, steps, rates, *, fold_norm=False):
+        return 3
+
+
+@dataclass(frozen=True)
+class ShrinksConfig(Config):
+    def build(self, features):
+        return Shrinks()
+
+
+class Undecorated(Config):
+    width: int = 3
+
+
+SHRINKS = ClassifierConfig(inputs=1, classes=2, features=3, depth=1, block=ShrinksConfig())
+
+
+def network_with(block):
+    return ClassifierConfig(inputs=1, classes=2, features=3, depth=1, block=block)
+
+
 BAD_CALLS = [
+    (lambda: Number(3)(torch.zeros(1, 2, 3)), "Number: coefficient beta must be a tensor, got the float 0.9"),
+    (lambda: Letters(3), "Letters: states must be a tuple of names such as"),
+    (lambda: Doubles(3)(torch.zeros(1, 2, 3)), "Doubles: dynamics must return u in torch.float32 as it came"),
+    (lambda: SHRINKS.build()(torch.zeros(1, 2, 1)), r"blocks.0, a Shrinks, must return a stream .*, got \[1, 1, 3\]"),
+    (lambda: fold(SHRINKS.build()), r"Shrinks.fold must return \(list of Layer, c \[3\], d \[3\]\)"),
+    (lambda: count_ops(SHRINKS.build(), (2, 1), {}), "Shrinks.count must return a list of Count, got int"),
+    (lambda: network_with(ShrinksConfig), r"got the class ShrinksConfig; call it: ShrinksConfig\(\)"),
+    (lambda: network_with(ALIF(3)), r"; pass ALIF.config\(...\), of which each layer builds its own"),
+    (lambda: network_with(Shrinks), r"got the class Shrinks; write a Config whose build\(features\) makes this module"),
+    (lambda: Undecorated(), r"Undecorated: a config with fields must be decorated with @dataclass\(frozen=True\)"),
     (lambda: Forgets(3)(torch.zeros(1, 2, 3)), "Forgets: dynamics must return the states u, got none"),
     (lambda: Wide(3)(torch.zeros(1, 2, 3)), r"Wide: coefficient beta must have shape \[\] or \[3\], got \[7\]"),
     (lambda: Threshold(3)(torch.zeros(1, 2, 4)), r"Threshold: the input must have 3 channels .*, got \[1, 2, 4\]"),
@@ -227,5 +285,5 @@ BAD_CALLS = [
 
 def test_bad_calls_are_named(subtests):
     for call, message in BAD_CALLS:
-        with subtests.test(message), pytest.raises((ValueError, NotImplementedError), match=message):
+        with subtests.test(message), pytest.raises((ValueError, TypeError, NotImplementedError), match=message):
             call()

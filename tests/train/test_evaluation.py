@@ -116,6 +116,15 @@ def test_smoothing_spreads_a_share_of_the_target():
     torch.testing.assert_close(losses(logits, labels, smoothing=0.3)[0], expected)
 
 
+def test_weights_of_classes_scale_their_losses():
+    logits, labels = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, IGNORED])
+    weights = torch.tensor([1.0, 0.5, 4.0])
+    each = torch.nn.functional.cross_entropy(logits[:5], labels[:5], reduction="none")
+    total, _, count = losses(logits, labels, weights=weights)
+    torch.testing.assert_close(total, (each * weights[labels[:5]]).sum())
+    assert count == 5
+
+
 def test_a_score_of_nothing_is_zero():
     assert score(network(), []).as_dict() == {"accuracy": 0.0, "correct": 0, "count": 0, "loss": 0.0}
     assert Score().mean_loss == 0.0
@@ -186,7 +195,7 @@ BAD = {
     "neuron_lr": (-1, math.nan, "x"), "weight_decay": (-0.1, math.inf, 10**400), "warmup": (-0.1, 1.1, math.nan),
     "final_lr": (-0.1, 1.1, None), "label_smoothing": (-0.1, 1.5, "0"), "checkpoint_minutes": (-1, math.nan, None),
     "clip": (0, -1.0, math.nan, "1", True), "ema": (1, 1.0, -0.1, math.nan, "0.9", True),
-    "select": ("train", "", None, 1),
+    "select": ("train", "", None, 1), "class_weights": ([1.0], (1.0, -1.0), (0.0, 0.0), ("1",), ()),
 }  # fmt: skip
 
 

@@ -326,3 +326,51 @@ def test_a_subclass_of_split_is_not_saved():
     mine = Mine(part.stored, part.labels, kind=part.kind, form=part.form)
     assert source.pack(replace(digits, splits={"test": mine})) is None
     assert source.pack(replace(digits, splits={"test": part})) is not None
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"loss": 3}, "loss must be a function of (logits, labels), got 3"),
+        ({"loss": lambda logits, labels: 0.5}, "loss must return the mean over the batch, a scalar tensor, got 0.5"),
+        ({"loss": lambda logits, labels: logits}, "a scalar tensor, got a tensor of shape [2, 3]"),
+        ({"loss": lambda logits, labels: torch.ones(())}, "differentiable in the logits, got a tensor without"),
+        ({"loss": lambda logits, labels: logits @ logits}, "(test_own.py, line "),
+        ({"optimizer": "sgd"}, "a function that makes one from parameter groups"),
+        ({"optimizer": lambda groups: None}, "optimizer must return a torch.optim.Optimizer, got None"),
+        ({"callbacks": Recorder()}, "callbacks must be a list of objects, got a Recorder"),
+        ({"callbacks": [Recorder]}, "callbacks must be objects, got the class Recorder; call it"),
+        ({"callbacks": [3]}, "a callback must have one of on_start, on_step, on_validation, on_end, got 3"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_refused_and_leave_nothing(parts, sentence, tmp_path):
+    with pytest.raises(train.RunError) as error:
+        train.train(CONFIG, task("feedforward"), tmp_path / "run", **parts)
+    assert sentence in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mistake_in_the_first_step_leaves_nothing_behind(tmp_path):
+    class Broken(train.Callback):
+        def on_step(self, run, figures):
+            raise KeyError("a mistake")
+
+    plain = PlainConfig(sizes=(2, 1, 3))
+    with pytest.raises(KeyError):
+        train.train(replace(CONFIG, model=plain), task("feedforward"), tmp_path / "run", model=Plain(plain),
+                    callbacks=[Broken()])  # fmt: skip
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_are_no_class_and_single_steps_are_refused(tmp_path):
+    own = data.from_arrays(np.random.RandomState(0).randn(20, 1, 2), np.arange(20) % 3, test=0.2)
+    own.splits["test"].labels[1] = 7
+    with pytest.raises(
+        train.RunError, match="labels of the test split of own must be from 0 to 2, got 7 of sequence 1"
+    ):
+        train.train(CONFIG, own, tmp_path / "run")
+    own.splits["test"].labels[1] = 0
+    model = models.ClassifierConfig(inputs=2, classes=3, features=4, depth=1)
+    with pytest.raises(train.RunError, match="batch must be at least 2, since batch norm needs two time steps, got 1"):
+        train.train(replace(CONFIG, model=model, batch=1), own, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

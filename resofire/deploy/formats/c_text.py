@@ -76,6 +76,7 @@ class Text:
             temporal += 0 if layer.neurons[0].kind == "spatial" else layer.neurons[0].count
         self._step()
         self._scores()
+        self._class_names()
         self.parts.append("#endif\n")
         return "".join(self.parts)
 
@@ -328,6 +329,17 @@ class Text:
             f"        if (scores[k] > scores[best])\n            best = k;\n    return best;\n}}\n\n"
         )
 
+    def _class_names(self) -> None:
+        if self.q.class_names is None:
+            return
+        names = "".join(f"        {_string(name)},\n" for name in self.q.class_names)
+        self.parts.append(
+            f"/* What class k, such as {self.name}_best returns, is called (UTF-8). */\n"
+            f"static inline const char *{self.name}_class_name(int k)\n{{\n"
+            f"    static const char *const names[{len(self.q.class_names)}] = {{\n{names}    }};\n\n"
+            f"    return names[k];\n}}\n\n"
+        )
+
     def _array(self, name: str, array: Array) -> None:
         kind = _type(array)
         self.parts.append(f"static const {kind} {self.name}_{name}[{array.size}] = {{\n")
@@ -367,6 +379,12 @@ def _type(array: Array) -> str:
         if least >= -(1 << (bits - 1)) + (bits == 32) and most < 1 << (bits - 1):
             return f"int{bits}_t"
     return "int64_t"
+
+
+def _string(text: str) -> str:
+    """A C string literal: bytes that are not plain ASCII as octal escapes, and no trigraphs."""
+    plain = set(range(32, 127)) - {*b'"\\?'}
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'
 
 
 def _lines(numbers: Iterable[str]) -> str:

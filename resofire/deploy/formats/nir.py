@@ -97,7 +97,10 @@ def graph(folded: Folded) -> Any:
         raise ValueError("the network is bidirectional, and NIR cannot run over a sequence in reverse")
     draft = _Draft(folded.dtype)
     draft.add("input", nir.Input({"input": np.array([len(folded.table)])}))
-    z = draft.add("table", nir.Linear(np.ascontiguousarray(folded.table.T)), "input")
+    source = "input"
+    if folded.origin is not None:
+        source = draft.add("centred", nir.Affine(np.eye(len(folded.table), dtype=folded.dtype), -folded.origin), source)
+    z = draft.add("table", nir.Linear(np.ascontiguousarray(folded.table.T)), source)
     for i, layer in enumerate(folded.layers):
         z = _layer(draft, str(i), layer, z)
     draft.add("head", nir.Affine(np.ascontiguousarray(folded.head.T), folded.bias), z)

@@ -124,7 +124,10 @@ def _input(draft: _Draft, *free: str) -> str:
     table = draft.number("table", draft.folded.table)
     if draft.folded.tokens:
         return draft.op("Gather", table, draft.input("x", TensorProto.INT64, *free), axis=0)
-    return draft.op("MatMul", draft.input("x", draft.type, *free, len(draft.folded.table)), table)
+    x = draft.input("x", draft.type, *free, len(draft.folded.table))
+    if draft.folded.origin is not None:
+        x = draft.op("Sub", x, draft.number("origin", draft.folded.origin))
+    return draft.op("MatMul", x, table)
 
 
 def _scores(draft: _Draft, z: str, *free: str) -> None:

@@ -1,9 +1,10 @@
 """Folded networks on disk: arrays and a JSON header in one safetensors file. Loading one runs no code.
 
 The header has the entry `folded`: {"version", "tokens", "pool", "layers": [{"fresh", "clear", "neurons": [{"kind",
-"reset"}]}]}. The arrays are `table`, `head`, `bias` and, for each layer i and group of neurons j, `i.rows`, `i.clear`
-(if the header says so) and `i.j.sign`, `i.j.threshold`, `i.j.current`, `i.j.phi_re`, `i.j.phi_im`; see
-`resofire.nn.folded`. Files may come from anywhere, so everything read is checked.
+"reset"}]}], "class_names" (if known)}. The arrays are `table`, `head`, `bias`, `origin` (if values have one) and, for
+each layer i and group of neurons j, `i.rows`, `i.clear` (if the header says so) and `i.j.sign`, `i.j.threshold`,
+`i.j.current`, `i.j.phi_re`, `i.j.phi_im`; see `resofire.nn.folded`. Files may come from anywhere, so everything read
+is checked.
 """
 
 import json
@@ -86,6 +87,8 @@ def holds_folded(file: str | os.PathLike[str]) -> bool:
 def encode(folded: Folded) -> bytes:
     """The content of the file."""
     arrays = {"table": folded.table, "head": folded.head, "bias": folded.bias}
+    if folded.origin is not None:
+        arrays["origin"] = folded.origin
     layers = []
     for i, layer in enumerate(folded.layers):
         arrays[f"{i}.rows"] = layer.rows
@@ -96,6 +99,8 @@ def encode(folded: Folded) -> bytes:
         groups = [{"kind": group.kind, "reset": group.reset} for group in layer.neurons]
         layers.append({"fresh": layer.fresh, "clear": layer.clear is not None, "neurons": groups})
     header = {"version": VERSION, "tokens": folded.tokens, "pool": folded.pool, "layers": layers}
+    if folded.class_names is not None:
+        header["class_names"] = folded.class_names
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return checksum.seal(safetensors.numpy.save(contiguous, {"folded": json.dumps(header)}))
 
@@ -150,7 +155,11 @@ def _assemble(header: Any, arrays: dict[str, Array]) -> Folded:
         ]
         layers.append(Layer(tuple(groups), arrays.pop(f"{i}.rows"), layer["fresh"], clear))
     ends = {name: arrays.pop(name) for name in ("table", "head", "bias")}
-    return Folded(layers=tuple(layers), tokens=header["tokens"], pool=_string(header["pool"]), **ends)
+    names = header.get("class_names")
+    return Folded(
+        layers=tuple(layers), tokens=header["tokens"], pool=_string(header["pool"]),
+        origin=arrays.pop("origin", None), class_names=None if names is None else tuple(names), **ends,
+    )  # fmt: skip
 
 
 def _string(value: Any) -> str:

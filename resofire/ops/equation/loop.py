@@ -145,4 +145,8 @@ def _advance(dynamics: Dynamics, current: Tensor, states: Any) -> tuple[Tensor, 
             raise ValueError(
                 f"{dynamics.owner}: dynamics must return {name} of shape {list(current.shape)}, got {form}"
             )
+        if value.dtype != current.dtype:
+            raise TypeError(
+                f"{dynamics.owner}: dynamics must return {name} in {current.dtype} as it came, got {value.dtype}"
+            )
     return spikes, dynamics.state_type(*(following[name] for name in names)), arguments[0]
