@@ -110,7 +110,8 @@ class Place:
             code = cli.main(words)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 0
-        except KeyboardInterrupt:  # outside of main
+        except KeyboardInterrupt:  # before main could handle it
+            print("resofire: stopped", file=sys.stderr)
             code = 130
         except BaseException:
             traceback.print_exc()

@@ -29,6 +29,7 @@ RUN = "../../shared"
 # Each writes what it is named after, and reads what the shared folder holds.
 COMMANDS = {
     "train": TRAINING,
+    "fit": ["fit", "../../own.csv", "--minutes", "0.005", "--out", "fitted"],
     "evaluate": ["evaluate", RUN],
     "measure": ["measure", RUN, "--out", "measured", "--batches", "1"],
     "nir": ["export", RUN, "--to", "nir", "--out", "run.nir", "--samples", "2"],
@@ -51,6 +52,8 @@ def warm() -> Iterator[Path]:
         for name, raw in formats.digits().items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(raw)
+        rows = [f"{'ab'[n % 2]},{n % 2}.5,{n},1,2,3" for n in range(40)]
+        (root / "own.csv").write_text("\n".join(("label,u,v,w,x,y", *rows, "")))
         (root / "numbers.txt").write_text("0.5 0.25\n0.125\n" * 20)
         os.environ["RESOFIRE_CACHE"] = str(root / "cache")
         work = Place(root / "warm").work
