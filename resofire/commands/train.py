@@ -13,6 +13,7 @@ import tyro
 
 from ..extras import MissingExtraError
 from .imports import call, import_flags
+from .neuron_flag import choose_neurons
 from .parsing import FOOTER, Count, Folder, flag_names, parse
 from .runs import load_task, open_task, read_config
 from .usage import UsageError, hint, require_positive
@@ -87,6 +88,7 @@ def parse_train(arguments: list[str]) -> Train:
         print(_help())
         raise SystemExit(0)
     config, task = _run_of(first)
+    config, flags = choose_neurons(config, flags)
     program = f"resofire train {first}"
     command = parse(Train, flags, program, Train(config))
     if command.config.steps is not None and "--epochs" in flag_names(flags):

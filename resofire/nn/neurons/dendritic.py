@@ -40,10 +40,13 @@ class DRF(Neuron):
         delta: Size of a time step, likewise.
         theta: Range of frequencies, cut into n bands; resonator i is sampled uniformly from band i. A number sets all.
         train_tau: Train τ.
+        train_delta: Train Δ.
+        train_theta: Train θ.
         threshold: Threshold V at rest.
         adaptation: Initial α.
         gain: Factor g of the current: "unit" gives each resonator standard deviation 1 for unit-variance white input,
             "delta" is Δ.
+        even: Evenly spaced over each range, in random order, instead of sampled.
         surrogate: The derivative used for the spike.
     """
 
@@ -57,9 +60,12 @@ class DRF(Neuron):
         delta: float | tuple[float, float] = (1e-3, 1e-1),
         theta: float | tuple[float, float] = (0.0, 2 * math.pi),
         train_tau: bool = True,
+        train_delta: bool = True,
+        train_theta: bool = True,
         threshold: float = 1.0,
         adaptation: float = 0.25,
         gain: str = "unit",
+        even: bool = False,
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
     ) -> None:
         require_count("DRF", "resonators", resonators)
@@ -73,10 +79,10 @@ class DRF(Neuron):
         require_choice("DRF", "gain", gain, GAINS)
         if not 0 < adaptation < 1:
             raise ValueError(f"DRF: adaptation must be between 0 and 1, got {adaptation!r}")
-        self._keep_log("delta", sample("DRF", "delta", delta, features, log=True), True)
-        self._keep_log("tau", sample("DRF", "tau", tau, resonators * features, log=True), train_tau)
-        bands = [sample("DRF", "theta", band, features) for band in _bands(theta, resonators)]
-        self._keep_log("theta", torch.cat(bands).clamp(min=_SMALLEST_THETA), True)
+        self._keep_log("delta", sample("DRF", "delta", delta, features, log=True, even=even), train_delta)
+        self._keep_log("tau", sample("DRF", "tau", tau, resonators * features, log=True, even=even), train_tau)
+        bands = [sample("DRF", "theta", band, features, even=even) for band in _bands(theta, resonators)]
+        self._keep_log("theta", torch.cat(bands).clamp(min=_SMALLEST_THETA if train_theta else 0), train_theta)
         # One resonator alone starts as a PRF; several with the variance of one.
         mix = torch.randn(resonators * features) / math.sqrt(resonators) if resonators > 1 else torch.ones(features)
         self.mix = nn.Parameter(mix)
@@ -139,10 +145,7 @@ class DRF(Neuron):
 def _bands(theta: float | tuple[float, float], count: int) -> list[Any]:
     """The range in equal parts, one for each resonator."""
     require_range("DRF", "theta", theta)
-    if not isinstance(theta, tuple):
-        require_above("DRF", "theta", theta, 0)
-        return [theta] * count
-    low, high = theta
+    low, high = theta if isinstance(theta, tuple) else (theta, theta)
     if low < 0:
         raise ValueError(f"DRF: theta must not be negative, got {theta!r}")
     width = (high - low) / count
