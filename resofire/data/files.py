@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .archives import BROKEN, Bounds, TooLarge, archived, require_size, unpacked
+from .archives import BROKEN, PIECE, Bounds, TooLarge, archived, require_size, unpacked
 from .store import Prepared, cache_dir, checksum, earlier, prepared
 from .task import DataError
 
@@ -194,11 +194,14 @@ def read(file: Path, limit: int, remote: Remote | None = None) -> bytes:
     Raises:
         DataError: If it cannot be read, is damaged or too large.
     """
+    raw = bytearray()
     with _read_errors(file, remote, "it is truncated or corrupt"), unpacked(file) as stream:
-        raw = stream.read(limit + 1)
+        # In pieces: Python reserves memory for all that is asked for.
+        while len(raw) <= limit and (piece := stream.read(min(PIECE, limit + 1 - len(raw)))):
+            raw += piece
     if len(raw) > limit:
         raise DataError(f"{file} must have at most {limit} bytes (unpacked), got more: it is corrupt or another file")
-    return raw
+    return bytes(raw)
 
 
 def read_lines(file: Path, longest: int) -> Iterator[bytes]:

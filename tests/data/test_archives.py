@@ -7,9 +7,10 @@ import lzma
 import tarfile
 import zipfile
 
+import h5py
 import pytest
 
-from resofire.data import DataError
+from resofire.data import DataError, from_path
 from resofire.data.files import members, read_lines
 
 WANTED = {r"\.bin$": 1000}
@@ -112,3 +113,32 @@ def test_a_zip_with_a_member_without_name(tmp_path):
     raw = (tmp_path / "things.zip").read_bytes()
     (tmp_path / "things.zip").write_bytes(raw.replace(b"x", b"\0"))
     assert list(members(tmp_path / "things.zip", WANTED, kept=3)) == [("a.bin", b"abc")]
+
+
+def claims_too_much(file, name):
+    header = str({"descr": "<f4", "fortran_order": False, "shape": (10**12, 2)}).encode()
+    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    if name == "own.npz":
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("x.npy", array)
+            archive.writestr("y.npy", array)
+    elif name == "text.npz":
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("x", b"no array")
+            archive.writestr("y", b"no array")
+    elif name == "own.h5":
+        with h5py.File(file, "w") as stored:
+            for each in ("spikes/times", "spikes/units", "labels"):
+                stored.create_dataset(each, (10**9,), "f4", chunks=(1000,))
+    else:
+        file.mkdir()
+        for each in ("cat", "dog"):
+            (file / each).mkdir()
+            (file / each / "a.npy").write_bytes(array)
+
+
+@pytest.mark.parametrize("name", ["own.npz", "text.npz", "own.h5", "folder"])
+def test_own_files_that_claim_too_much(tmp_path, name):
+    claims_too_much(tmp_path / name, name)
+    with pytest.raises(DataError, match="cannot be read"):
+        from_path(tmp_path / name)

@@ -21,7 +21,7 @@ from .mutations import Mutation
 from .report import Budget, Report, Scenario
 
 # Seconds of one case: of the processor, and by the clock of a machine that does other things, too.
-PROCESSOR, CLOCK = 20, 120
+PROCESSOR, CLOCK = 10, 60
 # Bytes above those of the process before its first case: of addresses, and of memory that is in use at once.
 ADDRESSES, MEMORY = 3 << 30, 400 << 20
 BATCH = 50
@@ -132,6 +132,9 @@ def _child(target: Target, seed: int, numbers: list[int], valid: dict[str, bytes
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + ADDRESSES
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        # Within the limits, too.
+        if _case(target, root / "case", valid) != ("loaded", ""):
+            os._exit(3)
         for number in numbers:
             used = resource.getrusage(resource.RUSAGE_SELF)
             limit = int(used.ru_utime + used.ru_stime) + PROCESSOR + 1

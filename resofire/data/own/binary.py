@@ -1,16 +1,16 @@
 """Arrays and sound on disk: npz with sequences and labels, and npy, wav and text files that are one sequence each."""
 
 import io
-import struct
 import wave
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..archives import BROKEN
+from ..archives import BROKEN, Bounds, archived
 from ..files import read
 from ..samples import Where
+from ..store import array_from
 from ..task import DataError
 from .recordings import LARGEST, Recordings, Settings, in_file
 from .tables import read_signal
@@ -22,11 +22,9 @@ SIGNALS = (".wav", ".npy", ".csv", ".tsv", ".txt")
 def read_npz(file: Path, settings: Settings, split: str = "train") -> Recordings | None:
     """Read the arrays x and y of an npz, or x_SPLIT and y_SPLIT; None if it has none for the test split."""
     try:
-        # Opened here: NumPy leaves a damaged file open.
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    # A damaged file makes NumPy raise almost anything.
-    except (*BROKEN, KeyError, TypeError, AttributeError, SyntaxError, struct.error, NotImplementedError) as error:
+        bounds = Bounds(lambda path: LARGEST, kept=LARGEST, total=LARGEST)
+        arrays = {path.removesuffix(".npy"): array_from(raw) for path, raw in archived(file, bounds)}
+    except BROKEN as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"from_path: {file} must be an npz of plain arrays, it cannot be read: {reason}") from None
     forms = [f"{{}}_{split}", f"{split}_{{}}", *(["{}"] if split == "train" else [])]
@@ -88,8 +86,8 @@ def read_one(file: Path, settings: Settings) -> tuple[np.ndarray, Where, int | N
     elif kind == ".npy":
         raw = read(file, LARGEST)
         try:
-            values = np.load(io.BytesIO(raw), allow_pickle=False)
-        except (*BROKEN, KeyError, TypeError, AttributeError, SyntaxError) as error:
+            values = array_from(raw)
+        except ValueError as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"from_path: {file} must be an array, it cannot be read: {reason}") from None
     else:

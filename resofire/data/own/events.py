@@ -8,6 +8,8 @@ import numpy as np
 from ..task import DataError
 from .recordings import Recordings, Settings, in_file
 
+SETS, KEYS = ("spikes/times", "spikes/units", "labels"), ("extra/keys",)
+
 
 def count_units(file: Path) -> int:
     """The number of units of a file: one more than the largest."""
@@ -47,13 +49,18 @@ def _opened(file: Path) -> tuple[list[np.ndarray], list[np.ndarray], list[Any]]:
 
     try:
         with h5py.File(file, "r") as stored:
-            times = [np.asarray(each, np.float64) for each in stored["spikes/times"]]
-            units = [np.asarray(each, np.int64) for each in stored["spikes/units"]]
-            labels = np.asarray(stored["labels"]).tolist()
-            names = [_text(name) for name in stored["extra/keys"]] if "extra/keys" in stored else None
+            sets = {name: stored[name] for name in (*SETS, *KEYS) if name in SETS or name in stored}
+            for name, each in sets.items():
+                # A recording takes some bytes: a damaged size would be read for hours.
+                if len(each.shape) != 1 or len(each) > file.stat().st_size:
+                    raise ValueError(f"{name} has the shape {each.shape}")
+            times = [np.asarray(each, np.float64) for each in sets["spikes/times"]]
+            units = [np.asarray(each, np.int64) for each in sets["spikes/units"]]
+            labels = np.asarray(sets["labels"]).tolist()
+            names = [_text(name) for name in sets["extra/keys"]] if "extra/keys" in sets else None
     except KeyError:
         raise DataError(f"from_path: {file} must hold spikes/times, spikes/units and labels, one is missing") from None
-    except (OSError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError, AttributeError, MemoryError, OverflowError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"from_path: {file} must be an HDF5 file of events, it cannot be read: {reason}") from None
     if not len(times) == len(units) == len(labels):
