@@ -12,6 +12,7 @@ from .evaluation import Score, evaluate, recalibrate, recorded, report, score
 from .folder import new_folder
 from .record import RunError, read
 from .run import Outcome, Stopped, resume, train
+from .samples import load_samples, save_samples
 from .source import load_task
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Stopped",
     "evaluate",
     "evenly_spaced",
+    "load_samples",
     "load_task",
     "new_folder",
     "read",
@@ -31,6 +33,7 @@ __all__ = [
     "recorded",
     "report",
     "resume",
+    "save_samples",
     "score",
     "steps_within",
     "train",
