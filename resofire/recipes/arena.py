@@ -14,9 +14,9 @@ from ..train import RunConfig
 from .registry import recipe
 
 
-def _neuron(divisor: float, tau: float = 2.0, delta: float = 0.1) -> PRFConfig:
+def _neuron(divisor: float, tau: float = 2.0, delta: float = 0.1, gain: str = "delta") -> PRFConfig:
     """Δ from 0.001 to `delta`, θ from 0 to 2π / `divisor`."""
-    return PRFConfig(tau=tau, delta=(1e-3, delta), theta=(0.0, 2 * math.pi / divisor))
+    return PRFConfig(tau=tau, delta=(1e-3, delta), theta=(0.0, 2 * math.pi / divisor), gain=gain)
 
 
 LISTOPS = ClassifierConfig(vocabulary=18, classes=10, features=128, depth=8, neuron=_neuron(12), prenorm=False)
@@ -26,7 +26,7 @@ RETRIEVAL = RetrievalConfig(vocabulary=98, features=256, depth=6, neuron=_neuron
 IMAGE = ClassifierConfig(
     inputs=1, classes=10, features=512, depth=6, neuron=_neuron(0.25), bidirectional=True, prenorm=False, dropout=0.1
 )
-IMAGE_UNIT = replace(IMAGE, neuron=replace(IMAGE.neuron, gain="unit"))
+IMAGE_UNIT = replace(IMAGE, neuron=_neuron(0.25, gain="unit"))
 PATHFINDER = ClassifierConfig(
     vocabulary=256, classes=2, features=256, depth=6, neuron=_neuron(0.6), bidirectional=True, dropout=0.05
 )
