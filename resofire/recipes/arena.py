@@ -51,7 +51,8 @@ def listops() -> RunConfig:
 @recipe
 def listops_small() -> RunConfig:
     """Four blocks of 64 channels, 8 epochs, memories from two steps on (docs/experiments/arena-initialisation.md)."""
-    neuron = PRFConfig(tau=2.0, delta=(1e-3, 1.0), theta=(0.0, math.pi), gain="unit")
+    # π to as many digits as on the command line of the shipped network.
+    neuron = PRFConfig(tau=2.0, delta=(1e-3, 1.0), theta=(0.0, 3.14159265), gain="unit")
     model = replace(LISTOPS, features=64, depth=4, neuron=neuron)
     return replace(
         listops(), name="listops-small", model=model, epochs=8, warmup=0.05, ema=0.999, recalibrate=64,

@@ -54,7 +54,8 @@ def test_every_shipped_network_has_some(name):
     batch = split.batch(np.arange(80))
     with torch.no_grad():
         answers = resofire.pretrained(name)(batch.x, cu_seqlens=batch.cu_seqlens).argmax(-1)
-    assert (answers == batch.labels).float().mean() > 0.9
+    # The standard error of 80 answers is 5 % at most.
+    assert (answers == batch.labels).float().mean() > train.recorded(models.find(name))["accuracy"]["train"] - 0.15
 
 
 def test_they_are_the_training_sequences_that_export_took_before(subtests, tmp_path, monkeypatch):
