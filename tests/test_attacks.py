@@ -62,3 +62,47 @@ for kind, read in READERS.items():
 def test_planted_failures_are_reported():
     done = subprocess.run([sys.executable, "-c", PLANTED], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+PLANTED_COMMANDS = """
+import os, pathlib, signal, sys, tempfile, time
+from resofire import cli
+from tests.hostile import forked
+
+forked.PATIENCE = 1.0
+
+def leave(name):
+    pathlib.Path(os.environ["TMPDIR"], name).touch()
+    return 0
+
+COMMANDS = {
+    "": lambda: 0,
+    " ": lambda: cli._fail("one sentence", 2),
+    "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "crash ": lambda: 77,
+    "hang": lambda: time.sleep(60),
+    "traceback": lambda: 1 / 0,
+    "traceback ": lambda: 2,
+    "traceback  ": lambda: cli._fail("Traceback (most recent call last)", 2),
+    "leftover": lambda: leave("left"),
+}
+with tempfile.TemporaryDirectory() as folder:
+    for kind, command in COMMANDS.items():
+        cli.main = lambda words, command=command: command()
+        place = forked.Place(pathlib.Path(folder, "case"))
+        wrong = forked.fault(place.run([]), place)
+        assert (wrong[0] if wrong else "") == kind.strip(), (kind, wrong)
+        place.clear()
+    # A signal that was sent is no crash.
+    cli.main = lambda words: time.sleep(60)
+    place = forked.Place(pathlib.Path(folder, "case"))
+    ended = place.run([], send=signal.SIGTERM, after=0.1)
+    assert (ended.code, ended.sent, forked.fault(ended, place)) == (-signal.SIGTERM, signal.SIGTERM, None), ended
+"""
+
+
+@pytest.mark.deep
+def test_planted_failures_of_commands_are_reported():
+    words = [sys.executable, "-c", PLANTED_COMMANDS]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -216,7 +216,8 @@ def find(model: str | os.PathLike[str]) -> Path:
         return SHIPPED / str(model)
     path = Path(model)
     try:
-        there = path.exists()
+        # Opening a pipe would wait for whoever writes into it.
+        there = path.is_dir() or path.is_file()
     except OSError as error:  # a folder that may not be read, a name that is too long
         raise StorageError(f"model {str(model)!r} cannot be read: {error.strerror}") from None
     if not there:

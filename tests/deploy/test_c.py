@@ -185,3 +185,13 @@ def test_what_cannot_be_written():
         header(fold(network(CASES["lif"])))
     with pytest.raises(CompilerError, match=r"no C compiler found \(tried no-such-compiler\)"):
         verify(header(quantized), quantized, x, compiler="no-such-compiler")
+
+
+def test_the_compilers_temporary_files_are_removed_with_ours(tmp_path):
+    """Whoever is stopped kills the compiler, which then cleans up nothing."""
+    quantized, x = made(CASES["lif"])
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\n[ "$TMPDIR" = "$PWD" ] && echo in our folder >&2\nexit 1\n')
+    compiler.chmod(0o755)
+    with pytest.raises(CompilerError, match="does not compile the header: in our folder"):
+        verify(header(quantized), quantized, x, compiler=str(compiler))

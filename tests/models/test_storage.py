@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 import resofire
-from resofire import models
+from resofire import deploy, models
 from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, StorageError, build, checksum
 from resofire.models.config import NetworkConfig
 from resofire.models.network import Network
@@ -199,6 +199,14 @@ def test_a_truncated_file_is_refused(stored):
 def test_a_longer_file_is_refused(stored):
     stored.write_bytes(stored.read_bytes() + b"x")
     refusal(stored)
+
+
+def test_a_pipe_is_no_network(tmp_path):
+    """Opening it would wait for ever, inside safetensors, where no signal is heard."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="model must be a run folder, a file of weights or one of"):
+        models.find(tmp_path / "pipe")
+    assert not deploy.holds_folded(tmp_path / "pipe")
 
 
 def test_a_flipped_bit_is_noticed(stored):

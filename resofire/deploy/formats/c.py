@@ -7,6 +7,7 @@ The header needs only <stdint.h> and memset: no heap, no floating point. `verify
 together with a small program that feeds samples and writes every spike, the scores and the last states.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -255,7 +256,11 @@ def verify(
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "network.h").write_text(text, encoding="ascii")
         Path(folder, "main.c").write_text(main, encoding="ascii")
-        compiled = subprocess.run([program, *flags, "main.c", "-o", "main"], cwd=folder, capture_output=True, text=True)
+        # If this process is stopped, it kills the compiler, whose own temporary files are then removed with the folder.
+        compiled = subprocess.run(
+            [program, *flags, "main.c", "-o", "main"], cwd=folder, capture_output=True, text=True,
+            env={**os.environ, "TMPDIR": folder},
+        )  # fmt: skip
         if compiled.returncode:
             raise CompilerError(f"c: {program} does not compile the header: {compiled.stderr.strip()[:2000]}")
         stdin = b"".join(_steps(quantized, x) for x in samples)

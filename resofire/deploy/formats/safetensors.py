@@ -77,6 +77,8 @@ def load(file: str | os.PathLike[str]) -> Folded:
 
 def holds_folded(file: str | os.PathLike[str]) -> bool:
     """Whether a file claims to be a folded network; `load` checks it."""
+    if not Path(file).is_file():
+        return False
     try:
         with safetensors.safe_open(file, "np") as opened:
             return "folded" in (opened.metadata() or {})
