@@ -1,12 +1,22 @@
 """Resofire: long-sequence spiking neural networks in PyTorch."""
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .estimator import SpikingClassifier as SpikingClassifier
     from .models.network import Network
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`SpikingClassifier` when it is asked for: it needs scikit-learn and the training extra."""
+    if name == "SpikingClassifier":
+        from .estimator import SpikingClassifier
+
+        return SpikingClassifier
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load(path: str | os.PathLike[str]) -> "Network":

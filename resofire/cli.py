@@ -13,6 +13,9 @@ from typing import Any
 
 from . import __version__, extras
 
+# Letters of a sentence that is shown whole.
+LONGEST = 1500
+
 
 class OutputError(OSError):
     """Standard output cannot be written, e.g. since it goes to a full disk."""
@@ -89,7 +92,7 @@ def _run(arguments: list[str]) -> int:
         modules, arguments = take_imports(arguments)
         with _starting(arguments):
             command = _command(arguments, modules, import_module)
-        with _handling(_terminated, signal.SIGTERM):
+        with _handling(_terminated, signal.SIGTERM), _heard():
             return command.run()
     except UsageError as error:
         return _fail(str(error), 2)
@@ -117,6 +120,9 @@ def _command(arguments: list[str], modules: list[str], import_module: Any) -> An
 
 
 def _fail(sentence: str, code: int) -> int:
+    if len(sentence) > LONGEST:
+        # It quotes what was given, of any length; how it begins and ends says enough.
+        sentence = f"{sentence[: LONGEST // 2]} ... {sentence[-LONGEST // 4 :]}"
     print(f"resofire: {sentence}", file=sys.stderr)
     return code
 
@@ -162,7 +168,7 @@ def _starting(arguments: list[str]) -> Iterator[None]:
     torch takes seconds to import. An exception raised there by a signal may be swallowed by whatever is being imported,
     and there is nothing to clean up yet.
     """
-    shown = arguments[:1] == ["train"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    shown = arguments[:1] in (["train"], ["fit"]) and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     erase = "\r\x1b[K" if shown else ""
 
     def leave(number: int, frame: object) -> None:
@@ -181,6 +187,32 @@ def _starting(arguments: list[str]) -> Iterator[None]:
 def _terminated(number: int, frame: object) -> None:
     """Unwind as Ctrl-C does, so that what is half written is removed."""
     sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[None]:
+    """Inside it, no signal is lost: one that arrives in a destructor or a library's callback is sent once more.
+
+    Python prints an exception that is raised there, with its traceback, and forgets it.
+    """
+    before, timers = sys.unraisablehook, list[threading.Timer]()
+
+    def again(ignored: Any) -> None:
+        if not isinstance(ignored.exc_value, BaseException) or isinstance(ignored.exc_value, Exception | GeneratorExit):
+            before(ignored)
+            return
+        number = signal.SIGTERM if isinstance(ignored.exc_value, SystemExit) else signal.SIGINT
+        timers.append(threading.Timer(0.05, os.kill, (os.getpid(), number)))
+        timers[-1].daemon = True
+        timers[-1].start()
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in timers:
+            timer.cancel()
 
 
 @contextlib.contextmanager

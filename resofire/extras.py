@@ -5,7 +5,7 @@ import importlib.util
 # By import name. `import resofire.nn` needs none of them.
 EXTRAS = {
     "train": ("filelock", "lightning_fabric", "rich", "tensorboardX", "tyro"),
-    "data": ("PIL", "filelock", "rich", "scipy", "sklearn"),
+    "data": ("PIL", "filelock", "h5py", "rich", "scipy", "sklearn"),
     "export": ("h5py", "nir", "onnx", "onnxruntime", "scipy"),
     "report": ("matplotlib",),
     "gpu": ("triton",),

@@ -9,14 +9,16 @@ import os
 import re
 
 import matplotlib.image
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from benchmarks import events, peer_layers, peers
+from benchmarks import events, peer_layers, peers, ucr
 from benchmarks.clock import Table
 from resofire.commands.bench import Bench, page
 from resofire.commands.usage import UsageError
+from resofire.data import from_arrays
 from resofire.nn import fire_rates
 from resofire.ops import lif
 from resofire.plot import save
@@ -43,6 +45,25 @@ def test_spikingjelly_fires_like_ours_and_learns_alike():
     assert 0.05 < float(ours.detach().mean()) < 0.5
     wanted, found = (torch.autograd.grad(each, x, grad)[0] for each in (ours, spikes))
     assert torch.allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_the_classics_of_the_ucr_table():
+    """Shifted waves: Euclid fails where warping and kernels do not; lengths differ."""
+    random = np.random.RandomState(0)
+    rows = [np.sin(np.arange(40 + n % 3) * (0.4 + 0.2 * (n % 2)) + 6 * random.rand()) for n in range(60)]
+    task = from_arrays(rows, np.arange(60) % 2, test=0.5, validation=0)
+    assert [ucr.CLASSICS[name](task)[1] for name in ("euclid", "dtw")] == [30, 30]
+    assert ucr.dtw(task)[0] > 20
+    assert ucr.kernels(task, count=100)[0] > 25
+    a, b = random.randn(2, 9)
+    table = np.full((10, 10), np.inf)
+    table[0, 0] = 0
+    for i, j in itertools.product(range(9), range(9)):
+        table[i + 1, j + 1] = (a[i] - b[j]) ** 2 + min(table[i, j], table[i, j + 1], table[i + 1, j])
+    assert ucr._warped(a, b, np.inf) == pytest.approx(table[9, 9])
+    result = {name: {"correct": 9, "count": 10} for name in ucr.METHODS}
+    text = ucr.table({"Fish": {"classes": 7, "train": 175, "test": 175, "steps": 463, **result}})
+    assert "| Fish | 7 | 175 / 175 | 463 | 90.0 | 90.0 | 90.0 | 90.0 |" in text
 
 
 def test_snntorch_leaky_is_ours_but_for_its_reset():

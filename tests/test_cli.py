@@ -387,3 +387,30 @@ def test_a_suggestion_only_where_there_is_one():
 
     with pytest.raises(UsageError, match=r"must be one of a, b, got 'xyz'$"):
         require_one_of("it", "xyz", ("a", "b"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"])
+def test_a_signal_inside_a_destructor_is_not_lost(number, code, monkeypatch, capsys):
+    """Python prints what is raised there, and forgets it."""
+
+    class Library:
+        def __del__(self):
+            signal.raise_signal(number)
+
+    def run(self):
+        Library()
+        time.sleep(10)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr(COMMANDS["doctor"], "run", run)
+    try:
+        ended = cli.main(["doctor"])
+    except SystemExit as stopped:
+        ended = stopped.code
+    assert ended == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_long_word_is_not_repeated_whole(capsys):
+    assert cli.main(["x" * 100_000]) == 2
+    assert len(capsys.readouterr().err) < 2_000

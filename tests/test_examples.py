@@ -94,6 +94,18 @@ def test_without_its_module_a_network_is_refused_with_the_import_it_needs(tmp_pa
     assert "--import examples.own_neuron" in refused.stderr
 
 
+@pytest.mark.deep
+def test_a_sensor_from_csv_to_c(tmp_path):
+    code = (
+        "import sys, pathlib; from examples.sensor import main; assert main(pathlib.Path(sys.argv[1]), 60, 80, 3) > 0.7"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "a worn machine, streamed: worn" in done.stdout
+    assert '"healthy",' in (tmp_path / "machines.h").read_text()
+
+
 def test_the_loop_of_one_s_own_learns():
     done = subprocess.run(
         [sys.executable, "-c", "from examples.own_loop import main; assert main(epochs=2) > 0.3"],

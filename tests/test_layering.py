@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[1] / "resofire"
 
 # What each part may import of the others, itself aside.
 ALLOWED = {
-    "__init__": {"ops", "nn", "models"},
+    "__init__": {"ops", "nn", "models", "estimator"},
     "atomic": set(),
     "ops": set(),
     "nn": {"ops"},
@@ -20,11 +20,13 @@ ALLOWED = {
     "recipes": {"ops", "nn", "models", "data", "train", "measure", "deploy"},
     "paper": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes",
               "clone"},
+    "automatic": {"ops", "nn", "models", "data", "train"},
+    "estimator": {"ops", "nn", "models", "data", "train", "automatic"},
     "clone": set(),
     "extras": set(),
     "doctor": {"ops"},
     "commands": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes", "paper", "doctor",
-                 "clone"},
+                 "clone", "automatic"},
     "cli": {"commands", "extras"},
 }  # fmt: skip
 ANYWHERE = {"atomic", "extras"}

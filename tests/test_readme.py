@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from resofire import deploy
+from resofire.nn.config import neuron_names
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -47,6 +48,19 @@ def test_guide(capsys):
     assert names["x"].shape == (17, 64, 1)  # the last batch: 1,297 is 20 times 64 and 17
     assert names["outcome"].result["accuracy"]["train"] > 0.15  # two epochs; chance is 0.1
     assert names["scores"].shape == (1, 10)
+
+
+def test_own_data(capsys):
+    names = run(ROOT / "docs" / "own-data.md")
+    assert names["classifier"].classes_.tolist() == ["rest", "run", "walk"]
+    assert "by class of test" in capsys.readouterr().out
+
+
+def test_neurons():
+    page = ROOT / "docs" / "neurons.md"
+    assert run(page)["logits"].shape == (2, 10)
+    rows = {name.lower() for name in re.findall(r"^\| `(\w+)[`(]", page.read_text(), re.MULTILINE)}
+    assert rows == {name for name in neuron_names() if "." not in name}
 
 
 def test_extend(tmp_path):

@@ -10,6 +10,7 @@ from .data import Data
 from .doctor import Doctor
 from .evaluate import Evaluate
 from .export import Export
+from .fit import Fit
 from .measure import Measure
 from .paper import Paper
 from .parsing import parse
@@ -18,8 +19,8 @@ from .train import Train, parse_train
 from .usage import UsageError, hint
 
 COMMANDS: dict[str, Any] = {
-    "train": Train, "evaluate": Evaluate, "measure": Measure, "export": Export, "stream": Stream, "data": Data,
-    "bench": Bench, "paper": Paper, "doctor": Doctor,
+    "train": Train, "fit": Fit, "evaluate": Evaluate, "measure": Measure, "export": Export, "stream": Stream,
+    "data": Data, "bench": Bench, "paper": Paper, "doctor": Doctor,
 }  # fmt: skip
 ALIASES = {"reproduce": "paper"}
 

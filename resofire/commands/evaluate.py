@@ -5,10 +5,15 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
 
 from .parsing import Count, Folder, Model, Switch
-from .runs import SCALES_FROM, Run, open_run, open_task, sequences
+from .runs import SCALES_FROM, Run, open_files, open_run, open_task, sequences
 from .usage import UsageError, require_positive
+
+Word = Annotated[str | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,8 @@ class Evaluate:
 
     model: Model
     """A shipped network or a run folder."""
+    data: Word = None
+    """Evaluate on these files instead, read as those of resofire fit were; a file, or a folder for each class."""
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
     json: Switch = False
@@ -32,13 +39,15 @@ class Evaluate:
         run = open_run("evaluate", self.model)
         if self.count is not None and not self.fixed_point:
             raise UsageError(f"evaluate: --count is for --fixed-point, got {self.count} without it")
+        if self.data is not None and self.data_dir is not None:
+            raise UsageError("evaluate: --data and --data-dir must not both be given")
         if self.fixed_point:
             return self._fixed_point(run)
         if run.model.config != run.config.model:
             print(f"resofire: {self.model} holds another network than the run trained", file=sys.stderr)
             return 1
-        result = train.evaluate(run.model, open_task(run.folder, self.data_dir), run.config.batch)
-        recorded = train.recorded(run.folder)
+        result = train.evaluate(run.model, self._task(run), run.config.batch)
+        recorded = train.recorded(run.folder) if self.data is None else None
         same = recorded is None or recorded["correct"] == result["correct"]
         if self.json:
             print(json.dumps({**result, "same as recorded": recorded and same}, indent=2))
@@ -50,6 +59,9 @@ class Evaluate:
             print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
         return 0 if same else 1
 
+    def _task(self, run: Run) -> Any:
+        return open_task(run.folder, self.data_dir) if self.data is None else open_files(run, self.data)
+
     def _fixed_point(self, run: Run) -> int:
         import numpy as np
 
@@ -57,11 +69,12 @@ class Evaluate:
         from ..deploy import compare
 
         require_positive("evaluate: --count", self.count)
-        task = open_task(run.folder, self.data_dir)
+        task = self._task(run)
         if task.pairs or task.per_step:
             raise UsageError(f"evaluate: --fixed-point needs one label per sequence, which {task.name} does not have")
-        scales, _ = sequences(task["train"], SCALES_FROM)
-        x, labels = sequences(task["test"], self.count)
+        splits = [*task.splits.values()]
+        scales, _ = sequences(splits[0], SCALES_FROM)
+        x, labels = sequences(splits[-1], self.count)
         try:
             rows = compare.table(deploy.fold(run.model), scales, x, np.array(labels))
         except (TypeError, ValueError) as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .parsing import File, Folder, Model, Switch
-from .runs import SCALES_FROM, find_run, open_model, open_task, sequences
+from .runs import SCALES_FROM, find_run, named_classes, open_model, open_samples, open_task, sequences
 from .usage import UsageError, require_one_of, require_positive, require_writable, writing
 
 ENDINGS = {"nir": ".nir", "onnx": ".onnx", "onnx-step": "-step.onnx", "c": ".h", "safetensors": ".safetensors"}
@@ -24,7 +24,7 @@ class Export:
     out: File = None
     """Target file. Default: named after the network."""
     samples: int = 16
-    """Number of training sequences that the file is verified with."""
+    """Number of training sequences that the file is verified with; a shipped network has 80 sample sequences."""
     longest: int = 1024
     """Cut these sequences after so many steps; not for c."""
     weight_bits: int = 8
@@ -32,7 +32,8 @@ class Export:
     state_bits: int = 16
     """Width of states in c: 16, 24 or 32."""
     data_dir: Folder = None
-    """Folder with the files of the data set; see resofire data --help."""
+    """Folder with the files of the data set, to use instead of the sample sequences that come with the network; see
+    resofire data --help."""
     json: Switch = False
     """Print what was verified as JSON."""
 
@@ -47,10 +48,10 @@ class Export:
         out = self.out or Path(Path(self.model).name + ENDINGS[self.to])
         require_writable("export: --out", out)
         model = open_model(self.model)
-        samples, options = self._samples()
+        samples, class_names, options = self._samples()
         try:
             with writing("export: --out", out):
-                checked = deploy.export(model, self.to, out, samples, **options)
+                checked = deploy.export(model, self.to, out, samples, class_names=class_names, **options)
         except deploy.VerificationError as error:
             print(f"resofire: {error}", file=sys.stderr)
             return 1
@@ -66,13 +67,22 @@ class Export:
             print(f"fixed point agrees with float on {100 * checked['agreement']:.1f} % of the samples")
         return 0
 
-    def _samples(self) -> tuple[list[Any], dict[str, Any]]:
-        """Sequences to verify with, and the options of the format."""
-        split = open_task(find_run(self.model), self.data_dir)["train"]
+    def _samples(self) -> tuple[list[Any], tuple[str, ...] | None, dict[str, Any]]:
+        """Sequences to verify with, the names of the classes, and the options of the format."""
+        folder = find_run(self.model)
+        kept = open_samples(folder) if self.data_dir is None else None
+        task = kept or open_task(folder, self.data_dir)
+        split, class_names = task["train"], named_classes(task.class_names)
+        if kept is not None and self.samples > len(split):
+            raise UsageError(
+                f"export: --samples must be at most {len(split)}, the sample sequences of {self.model}, got "
+                f"{self.samples}; name the folder of its data set with --data-dir for more"
+            )
         if self.to != "c":
-            return [x[: self.longest] for x in sequences(split, self.samples)[0]], {}
-        scales, _ = sequences(split, SCALES_FROM)
+            x, _ = sequences(split, self.samples, shuffle=kept is None)
+            return [each[: self.longest] for each in x], class_names, {}
+        scales, _ = sequences(split, SCALES_FROM, shuffle=kept is None)
         options = {"scales": scales, "weight_bits": self.weight_bits, "state_bits": self.state_bits}
         # Other sequences than those the scales come from, if there are enough.
         first = max(0, min(SCALES_FROM, len(split) - self.samples))
-        return sequences(split, self.samples, first=first)[0], options
+        return sequences(split, self.samples, first=first, shuffle=kept is None)[0], class_names, options

@@ -1,6 +1,7 @@
 """resofire measure: fire rates, operations and energy of a trained network, beside other architectures."""
 
 import json
+import sys
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from ..atomic import write_atomic
 from .parsing import Count, Folder, Model, Switch
-from .runs import open_run, open_task
+from .runs import open_run, open_samples, open_task
 from .usage import UsageError, require_one_of, require_positive, require_writable, writing
 
 PAPER = "paper"
@@ -30,7 +31,7 @@ class Measure:
     fold_norm: Switch = False
     """Count norms as folded into the neighbouring layers, as on a device."""
     split: str = "test"
-    """Split on which fire rates are measured."""
+    """Split on which fire rates are measured; without the data set, those of the sample sequences of the network."""
     batches: Count = None
     """Number of batches of it. Default: all."""
     out: Folder = None
@@ -53,18 +54,17 @@ class Measure:
         for name in self.against:
             require_one_of("measure: --against", name, measure.PEERS)
         folder, config, model = open_run("measure", self.model)
-        task = open_task(folder, self.data_dir)
-        require_one_of("measure: --split", self.split, task.splits)
+        task, split, name = self._data(folder)
         out = self._out(folder)
         try:
             result = measure.measure(
-                model, islice(task[self.split].batches(config.batch), self.batches), against=self.against,
+                model, islice(split.batches(config.batch), self.batches), against=self.against,
                 state_size=self.state_size, costs=self.costs, fold_norm=self.fold_norm,
             )  # fmt: skip
         except ValueError as error:
             raise UsageError(str(error)) from None
         convention = published.as_published(result, self.state_size)
-        result = {"model": self.model, "task": task.name, "split": self.split, **result, "published": convention}
+        result = {"model": self.model, "task": task.name, "split": name, **result, "published": convention}
         text = f"{self.model}: {task.name}\n{measure.report(result)}"
         if convention is not None:
             text += f"\n\n{published.report_convention(convention)}"
@@ -72,6 +72,20 @@ class Measure:
         if out is not None:
             self._write(result, out)
         return 0
+
+    def _data(self, folder: Path) -> tuple[Any, Any, str]:
+        """The data set, the split to measure on and its name; the network's samples where it cannot be opened."""
+        try:
+            task = open_task(folder, self.data_dir)
+        except UsageError as error:
+            samples = None if self.data_dir else open_samples(folder)
+            if samples is None:
+                raise
+            count = len(samples["train"])
+            print(f"resofire: measured on the {count} sample sequences of {self.model}: {error}", file=sys.stderr)
+            return samples, samples["train"], "samples"
+        require_one_of("measure: --split", self.split, task.splits)
+        return task, task[self.split], self.split
 
     def _paper(self) -> int:
         from ..paper import published

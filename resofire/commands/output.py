@@ -62,6 +62,13 @@ class LiveLine:
             self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
         self._next = self._clock() + self._interval
 
+    def note(self, line: str) -> None:
+        """A line that stays, above the live one; also if silent."""
+        if self._live is None:
+            print(line, file=sys.stderr, flush=True)
+        else:
+            self._live.console.print(line, markup=False, highlight=False)
+
     def close(self) -> None:
         if self._live is not None:
             self._live.stop()

@@ -77,6 +77,30 @@ def open_task(folder: Path, data_dir: Path | None) -> Any:
         raise UsageError(str(error)) from None
 
 
+def open_files(run: Run, path: str) -> Any:
+    """The user's files as test data of a run, read with the settings of its own data and with its classes."""
+    import dataclasses
+
+    from .. import data, train
+    from ..data.own import READING
+
+    if run.model.config.inputs is None or run.model.config.pairs:
+        raise UsageError(f"evaluate: --data is for networks that read single sequences of values, got {run.folder}")
+    source = train.read(run.folder).get("source") or {}
+    settings = {key: value for key, value in source.get("settings", {}).items() if key in READING}
+    names = run.model.config.class_names or open_task(run.folder, None).class_names
+    try:
+        task = data.from_path(path, validation=0, class_names=names, **settings)
+    except data.DataError as error:
+        raise UsageError(str(error)) from None
+    if (task.inputs, task.per_step) != (run.model.config.inputs, run.model.config.pool == "none"):
+        per = "step" if run.model.config.pool == "none" else "sequence"
+        form = f"{run.model.config.inputs} channels and one label per {per}"
+        got = f"{task.inputs} and one per {'step' if task.per_step else 'sequence'}"
+        raise UsageError(f"evaluate: --data must have {form}, as the network needs, got {got}")
+    return dataclasses.replace(task, splits={"test": task.splits.get("test", task["train"])})
+
+
 def load_task(config: Any, data_dir: Path | None) -> Any:
     """The data set that a config names."""
     from .. import data
@@ -87,19 +111,71 @@ def load_task(config: Any, data_dir: Path | None) -> Any:
         raise UsageError(str(error)) from None
 
 
-def sequences(split: Any, count: int | None, *, first: int = 0) -> tuple[list[Any], list[Any]]:
+def open_samples(folder: Path) -> Any:
+    """The sample sequences beside a network, a data.Task with the split train; None if it has none."""
+    from .. import train
+
+    try:
+        return train.load_samples(folder)
+    except train.RunError as error:
+        raise UsageError(str(error)) from None
+
+
+class Known(NamedTuple):
+    """What a run knows about its data besides the data themselves."""
+
+    class_names: tuple[str, ...] | None
+    ranges: Any  # low and high [inputs], arrays; None if unknown
+    task: str | None
+
+
+def what_is_known(folder: Path, classes: int, inputs: int | None) -> Known:
+    """The names of the classes and the range of the training inputs, as recorded with the run or in its samples."""
+    import numpy as np
+
+    from .. import train
+    from ..train.record import input_range
+
+    try:
+        record = train.read(folder)
+    except train.RunError:
+        return Known(None, None, None)  # a file of weights outside of a run
+    names, ranges, samples = record.get("class_names"), record.get("input_range"), open_samples(folder)
+    if samples is not None:
+        names, ranges = names or samples.class_names, ranges or input_range(samples)
+    if not isinstance(names, list | tuple) or len(names) != classes or not all(isinstance(each, str) for each in names):
+        names = None
+    try:
+        ends = None if ranges is None else np.asarray(ranges, np.float64).T
+    except (ValueError, TypeError):
+        ends = None
+    if ends is not None and (ends.shape != (2, inputs) or not np.isfinite(ends).all()):
+        ends = None
+    return Known(named_classes(names), ends, record["config"].get("task"))
+
+
+def named_classes(names: Any) -> tuple[str, ...] | None:
+    """The names of classes, unless they are only their numbers."""
+    return None if names is None or list(names) == [str(k) for k in range(len(names))] else tuple(names)
+
+
+def sequences(split: Any, count: int | None, *, first: int = 0, shuffle: bool = True) -> tuple[list[Any], list[Any]]:
     """Some sequences of a split and their labels, in a fixed shuffled order.
 
     Args:
         split: A data.Split.
         count: How many; None for all from `first` on.
         first: The position in the shuffled order to begin at.
+        shuffle: False takes them as they are stored; `open_samples` has them in that order already.
 
     Returns:
         Sequences [T, C] or [T], and labels [] or [T], as NumPy arrays.
     """
     import numpy as np
 
-    order = np.random.RandomState(0).permutation(len(split))[first : None if count is None else first + count]
+    from ..train.samples import sample_order
+
+    order = sample_order(len(split)) if shuffle else np.arange(len(split))
+    order = order[first : None if count is None else first + count]
     batches = [split.batch(order[i : i + 1]) for i in range(len(order))]
     return [batch.x[0].numpy() for batch in batches], [batch.labels[0].numpy() for batch in batches]

@@ -1,6 +1,7 @@
 """resofire stream: a trained network on a stream of values, tokens or samples, step by step as on a device."""
 
 import contextlib
+import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ import tyro
 
 from .output import LiveLine
 from .parsing import Folder, Model, Switch
-from .runs import find_run, open_model, open_task
+from .runs import Known, find_run, open_model, open_samples, open_task, what_is_known
 from .usage import UsageError, require_positive
 
 
@@ -23,14 +24,15 @@ class Stream:
     model: Model
     """A shipped network, a run folder or a weights file, also an exported one."""
     file: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FILE]", help_behavior_hint="")] = None
-    """Numbers separated by spaces, commas or line ends, with one line per step if a step has several; or a wav.
-    Default, or -: standard input."""
+    """Numbers separated by spaces, commas or line ends, with one line per step if a step has several; a wav; or an npy
+    of shape [steps] or [steps, inputs]. Default, or -: standard input."""
     chunk: int = 64
     """Most steps that are read before the network runs."""
     text: Switch = False
     """Read the input as text, for networks that read characters."""
     data_dir: Folder = None
-    """Folder with the files of the data set, for --text; see resofire data --help."""
+    """Folder with the files of the data set, for --text with a network that has no sample sequences; see resofire data
+    --help."""
     json: Switch = False
     """Print the result as JSON and nothing before it."""
 
@@ -39,14 +41,19 @@ class Stream:
 
         require_positive("stream: --chunk", self.chunk)
         try:
-            folded, names = self._network()
+            folded, names, known = self._network()
             stream = deploy.Stream(folded)
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from None
-        line, scores = LiveLine(self.json), None
+        line, scores, ranges = LiveLine(self.json), None, known.ranges
         try:
-            for chunk in self._chunks(folded):
+            for chunk in self._chunks(folded, known):
                 _require_usable(chunk, folded)
+                outside = None if ranges is None else _outside(chunk[0], ranges)
+                if outside is not None:
+                    step, warning = outside
+                    line.note(f"resofire: step {int(stream.steps[0]) + step + 1:,}: {warning}")
+                    ranges = None
                 scores = stream.feed(chunk)[0]
                 if line.due():
                     line.show(_text(_result(names, stream, scores)))
@@ -62,19 +69,21 @@ class Stream:
         print(json.dumps(result, indent=2) if self.json else _text(result))
         return 0
 
-    def _network(self) -> tuple[Any, list[str]]:
-        """The folded network, and a name for each layer of neurons."""
+    def _network(self) -> tuple[Any, list[str], Known]:
+        """The folded network, a name for each layer of neurons, and what its run knows about the data."""
         from .. import deploy, models
         from ..nn import Neuron, SpatialNeuron
 
         if deploy.holds_folded(models.find(self.model)):
             folded = deploy.load(self.model)
-            return folded, [f"layers.{number}" for number in range(len(folded.layers))]
+            return folded, [f"layers.{number}" for number in range(len(folded.layers))], Known(None, None, None)
         model = open_model(self.model)
         names = [name for name, part in model.named_modules() if isinstance(part, Neuron | SpatialNeuron)]
-        return deploy.fold(model), names
+        folded = deploy.fold(model)
+        known = what_is_known(find_run(self.model), len(folded.bias), None if folded.tokens else len(folded.table))
+        return dataclasses.replace(folded, class_names=folded.class_names or known.class_names), names, known
 
-    def _chunks(self, folded: Any) -> Iterator[Any]:
+    def _chunks(self, folded: Any, known: Known) -> Iterator[Any]:
         """The input as a stream takes it: values [1, steps, inputs] or tokens [1, steps]."""
         import numpy as np
 
@@ -84,10 +93,11 @@ class Stream:
                 for part in chunked(ids, self.chunk, at_once=True):
                     yield np.array([part])
             return
-        if self.file is not None and self.file.lower().endswith(".wav"):
-            samples = self._samples(folded)
-            for at in range(0, len(samples), self.chunk):
-                yield samples[None, at : at + self.chunk]
+        ending = Path(self.file or "").suffix.lower()
+        if ending in (".wav", ".npy"):
+            values = self._wav(folded, known) if ending == ".wav" else self._npy(folded)
+            for at in range(0, len(values), self.chunk):
+                yield np.array(values[None, at : at + self.chunk])
             return
         width = 1 if folded.tokens else len(folded.table)
         with self._opened() as lines:
@@ -112,23 +122,56 @@ class Stream:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise UsageError(f"stream: {name or 'standard input'} cannot be read: {reason}") from None
 
-    def _samples(self, folded: Any) -> Any:
-        """The samples of a wav, [T, 1]."""
+    def _wav(self, folded: Any, known: Known) -> Any:
+        """The samples of a wav, [T, channels]."""
         from ..data import DataError, speech
+        from ..data.own.binary import read_wav
 
-        assert self.file is not None
-        if folded.tokens or len(folded.table) != 1:
-            raise UsageError(f"stream: {self.file} is a wav, but {self.model} does not take one value at a step")
+        file = Path(self.file or "")
         try:
-            return speech.read_wav(self.file, Path(self.file).read_bytes())[:, None] / 32768
+            values, rate = read_wav(file, file.read_bytes())
         except DataError as error:
-            raise UsageError(f"stream: {error}") from None
+            raise UsageError(f"stream: {str(error).removeprefix('from_path: ')}") from None
         except OSError as error:
-            raise UsageError(f"stream: {self.file} cannot be read: {error.strerror}") from None
+            raise UsageError(f"stream: {file} cannot be read: {error.strerror}") from None
+        if folded.tokens or len(folded.table) != values.shape[1]:
+            channels = f"{values.shape[1]} channel{'s' if values.shape[1] > 1 else ''}"
+            takes = "tokens" if folded.tokens else f"{len(folded.table)} values at a step"
+            raise UsageError(f"stream: {file} is a wav of {channels}, but {self.model} takes {takes}")
+        if known.task == "speech" and rate != speech.RATE:
+            raise UsageError(f"stream: {file} must have {speech.RATE} samples a second, as in training, got {rate}")
+        return values
+
+    def _npy(self, folded: Any) -> Any:
+        """The array of an npy, [T] tokens or [T, inputs] values; long ones stay on the disk."""
+        import numpy as np
+
+        from ..data.archives import BROKEN
+
+        try:
+            # Anything may be in a file: a damaged header makes NumPy raise almost anything.
+            array = np.load(self.file or "", mmap_mode="r", allow_pickle=False)
+        except (*BROKEN, KeyError, TypeError, AttributeError, SyntaxError) as error:
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+            raise UsageError(f"stream: {self.file} cannot be read: {reason}") from None
+        if not isinstance(array, np.ndarray):
+            raise UsageError(f"stream: {self.file} must hold one array, got an archive")
+        if not folded.tokens and len(folded.table) == 1 and array.ndim == 1:
+            array = array[:, None]
+        steps = array.shape[0] if array.ndim else 0
+        kinds, what, shape = "fiu", "numbers", [steps, len(folded.table)]
+        if folded.tokens:
+            kinds, what, shape = "iu", "integers", [steps]
+        if array.dtype.kind not in kinds or list(array.shape) != shape:
+            form = ", ".join(["steps", *map(str, shape[1:])])
+            raise UsageError(f"stream: {self.file} must hold {what} [{form}], got {array.dtype} {list(array.shape)}")
+        return array
 
     def _symbols(self, folded: Any) -> dict[str, int]:
         """The token of each character or byte that the network reads."""
-        symbols = open_task(find_run(self.model), self.data_dir).symbols
+        folder = find_run(self.model)
+        task = (open_samples(folder) if self.data_dir is None else None) or open_task(folder, self.data_dir)
+        symbols = task.symbols
         if not folded.tokens or symbols is None:
             raise UsageError(f"stream: --text is for networks that read characters, {self.model} does not")
         if any(len(symbol) > 1 and not symbol.startswith("<") for symbol in symbols):
@@ -180,6 +223,23 @@ def _require_usable(chunk: Any, folded: Any) -> None:
         raise UsageError(f"stream: input must be finite in {folded.dtype}, got {values[~np.isfinite(values)][0]}")
 
 
+def _outside(values: Any, ranges: Any) -> tuple[int, str] | None:
+    """The first step whose values [T, inputs] leave the training range [2, inputs], and how; None if none does."""
+    import numpy as np
+
+    low, high = ranges
+    slack = 1e-5 * np.maximum(np.abs(low), np.abs(high))
+    bad = (values < low - slack) | (values > high + slack)
+    if not bad.any():
+        return None
+    step, channel = np.argwhere(bad)[0]
+    where = f"input {channel}" if len(low) > 1 else "the input"
+    return int(step), (
+        f"{where} is {values[step, channel]:.6g}, outside of what the network was trained on, {low[channel]:.6g} to "
+        f"{high[channel]:.6g}"
+    )
+
+
 def _characters(lines: Iterable[str], table: dict[str, int]) -> Iterator[list[int]]:
     """The tokens of each line."""
     unknown = table.get("<unk>")
@@ -220,12 +280,14 @@ def _result(names: list[str], stream: Any, scores: Any) -> dict[str, Any]:
     from .. import measure
     from ..deploy.operations import operations
 
+    called = stream.folded.class_names
     rates = dict(zip(names, stream.fire_rates()[0].tolist(), strict=True))
     steps = int(stream.steps[0])
     spent = measure.energy(operations(stream.folded, list(rates.values()), steps))
     return {
         "steps": steps,
         "prediction": int(scores.argmax()),
+        **({} if called is None else {"class": called[int(scores.argmax())]}),
         "scores": [round(float(score), 6) for score in scores],
         "fire_rates": rates,
         "mean_fire_rate": sum(rates.values()) / len(rates),
@@ -238,6 +300,6 @@ def _text(result: dict[str, Any]) -> str:
     nanojoules = result["energy_mj"] * 1e6
     energy = f"{nanojoules:,.0f} nJ" if nanojoules < 1e6 else f"{nanojoules / 1e6:,.3f} mJ"
     return (
-        f"step {result['steps']:,}: class {best} ({result['scores'][best]:+.3f}), "
+        f"step {result['steps']:,}: class {result.get('class', best)} ({result['scores'][best]:+.3f}), "
         f"fire rate {100 * result['mean_fire_rate']:.1f} %, {energy}"
     )

@@ -13,6 +13,7 @@ import tyro
 
 from ..extras import MissingExtraError
 from .imports import call, import_flags
+from .neuron_flag import choose_neurons
 from .parsing import FOOTER, Count, Folder, flag_names, parse
 from .runs import load_task, open_task, read_config
 from .usage import UsageError, hint, require_positive
@@ -46,7 +47,7 @@ class Train:
                 folder, result = train.resume(self.resume, task, devices=self.devices)
             else:
                 task = load_task(self.config, self.data_dir) if self.task is None else self.task
-                folder, result = self._train(task)
+                folder, result = train_in_folder(self.config, task, self.out, self.devices or 1)
         except train.Stopped as stopped:
             print(f"resofire: {stopped}", file=sys.stderr)
             return stopped.code
@@ -57,23 +58,25 @@ class Train:
             print(f"evaluate it with: resofire evaluate {folder}{import_flags()}")
         return 0
 
-    def _train(self, task: Any) -> Any:
-        from .. import train
-        from ..train.processes import rank
 
-        base = Path("runs") / self.config.name
-        if self.out is not None or rank() > 0:
-            # Only the first process writes; the others need no folder of their own.
-            return train.train(self.config, task, self.out or base, devices=self.devices or 1)
-        folder = train.new_folder(base)
-        try:
-            return train.train(self.config, task, folder, devices=self.devices or 1)
-        except Exception:
-            # Unless the run has begun, neither the folder nor an empty runs/ stays.
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-                folder.parent.rmdir()
-            raise
+def train_in_folder(config: Any, task: Any, out: Path | None, devices: int = 1) -> Any:
+    """Train in a folder, by default a new one under runs/; a run that cannot begin leaves nothing behind."""
+    from .. import train
+    from ..train.processes import rank
+
+    base = Path("runs") / config.name
+    if out is not None or rank() > 0:
+        # Only the first process writes; the others need no folder of their own.
+        return train.train(config, task, out or base, devices=devices)
+    folder = train.new_folder(base)
+    try:
+        return train.train(config, task, folder, devices=devices)
+    except Exception:
+        # Unless the run has begun, neither the folder nor an empty runs/ stays.
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            folder.parent.rmdir()
+        raise
 
 
 def parse_train(arguments: list[str]) -> Train:
@@ -85,6 +88,7 @@ def parse_train(arguments: list[str]) -> Train:
         print(_help())
         raise SystemExit(0)
     config, task = _run_of(first)
+    config, flags = choose_neurons(config, flags)
     program = f"resofire train {first}"
     command = parse(Train, flags, program, Train(config))
     if command.config.steps is not None and "--epochs" in flag_names(flags):

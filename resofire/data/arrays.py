@@ -11,11 +11,13 @@ from .samples import Reading, Samples
 from .task import SPLITS, DataError, Split, Task, shuffled
 
 SEED = 0
+# Of fewer sequences none are held out unless asked for: training needs them more, and few select nothing.
+VALIDATED = 1_000
 
 
 def from_arrays(
     x: Any, y: Any = None, *, test: tuple[Any, Any] | Dataset[Any] | float | None = None,
-    validation: tuple[Any, Any] | Dataset[Any] | float = 0.1, name: str = "own", missing: str = "refuse",
+    validation: tuple[Any, Any] | Dataset[Any] | float | None = 0.1, name: str = "own", missing: str = "refuse",
     padded: bool = False, class_names: Sequence[str] | None = None,
 ) -> Task:  # fmt: skip
     """Make a task of sequences and labels in memory.
@@ -26,8 +28,9 @@ def from_arrays(
         y: Labels of any type, [n]; or one per time step, [n, T] or a list of [T_i]. Per step, −100 marks a step without
             a label.
         test: Test data (x, y) or a Dataset, the fraction of x to hold out, or None for no test split.
-        validation: Validation data, likewise, or the fraction to hold out of what remains; 0 for no validation split.
-            Fractions are stratified by class, except with labels per step.
+        validation: Validation data, likewise, or the fraction to hold out of what remains; 0 for no validation split,
+            None for a tenth if there are 1,000 sequences. Fractions are stratified by class, except with labels per
+            step.
         name: Name of the task.
         missing: What to do with NaN: "refuse" it, or fill it in with "zero", the "previous" value of its channel or
             a line between its neighbours ("interpolate"; not causal). Infinite values are always refused.
@@ -55,7 +58,7 @@ def from_arrays(
 
 
 def make_task(
-    own: Samples, *, test: Samples | float | None, validation: Samples | float, name: str,
+    own: Samples, *, test: Samples | float | None, validation: Samples | float | None, name: str,
     class_names: Sequence[str] | None = None,
 ) -> Task:  # fmt: skip
     """Make a task of checked samples; the arguments are those of `from_arrays`."""
@@ -71,6 +74,9 @@ def make_task(
                 raise DataError(f"{owner}: {split} must have {own.form}, like x and y, got {part.form}")
             splits[split] = part.split(np.arange(len(part.sequences)), part.encode(names))
             missing += part.missing
+        elif split == "validation" and part is None:
+            if len(rows["train"]) >= VALIDATED:
+                rows["train"], rows[split] = _hold_out(own, encoded, rows["train"], 0.1, split)
         elif part is not None and (isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part < 1):
             raise DataError(f"{owner}: {split} must be (x, y) or a fraction from 0 to below 1, got {part!r}")
         elif part:

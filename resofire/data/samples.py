@@ -130,6 +130,11 @@ class Samples:
         return _label_place(self.reading.where, [len(sequence) for sequence in self.sequences], at, self.per_step)
 
 
+def read_sequences(reading: Reading, x: Any) -> list[np.ndarray]:
+    """Check sequences that have no labels; see `from_arrays` for their forms."""
+    return _sequences(reading, x)[0]
+
+
 def class_name(label: Any) -> str:
     """A label as text; a float that is an integer as that."""
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)

@@ -228,6 +228,20 @@ def statistics(split: Split) -> tuple[np.ndarray, np.ndarray]:
     return mean + (0 if shift is None else shift), np.sqrt(np.maximum(squares / max(1, count) - mean**2, 0))
 
 
+def value_range(split: Split) -> tuple[np.ndarray, np.ndarray] | None:
+    """Smallest and largest value of each channel over a split, each [C] float32.
+
+    None for tokens, for a split of another class and for an empty one.
+    """
+    if split.kind == "tokens" or type(split) is not Split or not split.stored.size:
+        return None
+    # Of the stored numbers, which are bytes in a large data set: to make all batches would take minutes.
+    stored = split.stored.reshape(-1, split.stored.shape[-1])
+    scale, shift = (np.asarray(each, np.float32) for each in (split.form.scale, split.form.shift))
+    ends = np.stack([stored.min(0), stored.max(0)]).astype(np.float32) * scale + shift
+    return ends.min(0), ends.max(0)
+
+
 def make_splits(
     arrays: Mapping[str, np.ndarray], kind: str, form: Form | None = None, *, pairs: bool = False,
     per_step: bool = False, warps: Warps | None = None,

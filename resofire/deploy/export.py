@@ -2,6 +2,7 @@
 
 import copy
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ CHECKED, LONGEST, TOLERANCE = 2, 1_000, 1e-6
 
 
 def export(
-    model: Folded | nn.Module, to: str, out: str | os.PathLike[str], samples: list[Array], **options: Any
-) -> dict[str, Any]:
+    model: Folded | nn.Module, to: str, out: str | os.PathLike[str], samples: list[Array], *,
+    class_names: tuple[str, ...] | None = None, **options: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Write a network to a file, after verifying its content in memory.
 
     Args:
@@ -30,6 +32,7 @@ def export(
         to: A name in `FORMATS`: nir, onnx, onnx-step, c, safetensors, or one of your own (`register`).
         out: The file. If it exists, it must be a regular file.
         samples: Sequences to verify it on (and for c to calibrate on): values [T, inputs] or tokens [T].
+        class_names: What the classes are called, if the network does not know it.
         options: For c those of `quantize` and `scales`, sequences to calibrate on; other formats have none.
 
     Returns:
@@ -46,6 +49,8 @@ def export(
     out = Path(out)
     _check_target(out)
     folded = model if isinstance(model, Folded) else fold(model)
+    if folded.class_names is None and class_names is not None:
+        folded = replace(folded, class_names=tuple(class_names))
     fault = folded.fault()
     if fault:
         raise ExportError(f"export: the folded network cannot be used: {fault}")

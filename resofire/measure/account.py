@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..data import Batch
+from ..nn import PRFConfig
 from ..nn.counts import CountError, Counts, joined, require_counting, require_positive
 from .costs import FLOAT32, Costs, energy, find_costs
 from .peers import TITLES, complexity, law, peer, require_peers, require_state_size
@@ -154,16 +155,21 @@ def _dynamics(model: Any) -> str:
         return law(products)
 
 
-def _block(model: Any) -> Any:
-    """The config that names what a network is made of: its own block's, or its neuron's."""
-    return getattr(model.config, "block", None) or getattr(model.config, "neuron", model.config)
+def _block(model: Any) -> str:
+    """What a network is made of: the name of its own block's config, or of its neuron."""
+    config = getattr(model.config, "block", None) or getattr(model.config, "neuron", model.config)
+    if isinstance(config, PRFConfig):
+        # It may make another neuron.
+        with torch.device("meta"):
+            return type(config.build(1)).__name__
+    return type(config).__name__.removesuffix("Config")
 
 
 def _network(model: Any, fold_norm: bool) -> dict[str, Any]:
     return {
         "kind": type(model).__name__,
         "widths": list(getattr(model, "widths", ())),
-        "neuron": type(_block(model)).__name__.removesuffix("Config"),
+        "neuron": _block(model),
         "bidirectional": _bidirectional(model),
         "norm": "none" if not _has_norms(model) else "folded" if fold_norm else "counted",
         "parameters": sum(parameter.numel() for parameter in model.parameters()),

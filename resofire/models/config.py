@@ -5,9 +5,9 @@ from numbers import Real
 from typing import TYPE_CHECKING, ClassVar
 
 from ..nn import Config, NeuronConfig, PRFConfig
-from ..nn.config import as_config
+from ..nn.config import added, as_config
 from ..nn.folded import POOLS
-from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, require_clock, require_share
+from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, SPATIAL, require_clock, require_share
 from ..ops import ATan, Surrogate
 from ..ops.checks import require_choice, require_count, require_real
 
@@ -24,7 +24,8 @@ class NetworkConfig(Config):
     """
 
     neuron: NeuronConfig = PRFConfig()  # noqa: RUF009 - frozen
-    """The temporal neuron: a config such as `PRFConfig()`, or a Neuron class, which means its defaults."""
+    """The temporal neuron: a config such as `PRFConfig()`, or a Neuron class, which means its defaults. On the command
+    line the class is chosen by its name in lower case: --model.neuron bhrf --model.neuron.gamma 0.8."""
     pool: str = "mean"
     """How the stream becomes one vector: mean over the true length, last step, or none: logits at every step."""
     rate_target: float | None = None
@@ -75,7 +76,7 @@ class EncoderConfig(NetworkConfig):
     """The settings of an `Encoder`. Exactly one of inputs and vocabulary is given.
 
     The blocks are SD-TCM blocks (`nn.SDTCM`), made from `neuron`, `bidirectional`, `norm`, `prenorm`, `dropout`,
-    `amplitude`, `spatial_*`, `clock` and `backend`; or any others, if `block` is given.
+    `amplitude`, `spatial`, `spatial_*`, `clock` and `backend`; or any others, if `block` is given.
     """
 
     features: int
@@ -109,6 +110,8 @@ class EncoderConfig(NetworkConfig):
     training data and saved with the network."""
     block: Config | None = None
     """A block of your own instead of SD-TCM: a config whose `build(features)` makes it."""
+    spatial: str = added("neuron")
+    """neuron, or identity: blocks without spatial neuron and second Linear."""
     _backends: ClassVar[tuple[str, ...]] = BACKENDS
 
     def __post_init__(self) -> None:
@@ -129,6 +132,7 @@ class EncoderConfig(NetworkConfig):
             raise ValueError(f"{owner}: standardise must be False for tokens, got {self.standardise!r}")
         require_choice(owner, "norm", self.norm, NORMS)
         require_choice(owner, "amplitude", self.amplitude, AMPLITUDES)
+        require_choice(owner, "spatial", self.spatial, SPATIAL)
         if self.last_norm is not None and not isinstance(self.last_norm, bool):
             raise ValueError(f"{owner}: last_norm must be None, True or False, got {self.last_norm!r}")
         require_share(owner, "dropout", self.dropout)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..nn import SpikeLinear
-from ..nn.counts import Count, count_dense, count_pool, count_synapses, rate_of, require_counting
+from ..nn.counts import Count, count_dense, count_pool, count_synapses, count_temporal, rate_of
 from ..nn.folded import Folded, Layer, fold_method, to_array, weight_rows
 from ..nn.input_linear import InputLinear
 from ..nn.neuron import zero_state
@@ -164,7 +164,7 @@ class Feedforward(Network):
         parts = [count_dense(self.linears[0], "linears.0", "encoder", steps)]
         for number, neuron in enumerate(self.neurons):
             active = rate_of(rates, f"neurons.{number}") * self.widths[number]
-            parts.append(require_counting(neuron, f"neurons.{number}").count(f"neurons.{number}", steps))
+            parts += count_temporal(neuron, f"neurons.{number}", steps, active)
             following, name = self.linears[number + 1], f"linears.{number + 1}"
             if number + 1 < len(self.neurons):
                 parts.append(count_synapses(following, name, "token linear", active, steps))

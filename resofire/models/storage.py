@@ -17,7 +17,7 @@ import torch
 
 from ..atomic import write_atomic
 from ..nn import Config
-from ..nn.config import find_kind, why_not_saveable
+from ..nn.config import find_kind, saved_fields, why_not_saveable
 from ..ops import Surrogate
 from ..ops.surrogate import surrogate_from
 from . import checksum
@@ -60,7 +60,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Surrogate):
         return {"kind": "Surrogate", "name": value.name, "numbers": value.numbers}
     if isinstance(value, Config):
-        settings = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        settings = {name: to_json(getattr(value, name)) for name in saved_fields(value)}
         return {"kind": value.kind, **settings}
     if isinstance(value, tuple | list):
         return [to_json(each) for each in value]

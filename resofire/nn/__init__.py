@@ -4,6 +4,7 @@ from .config import Config, Configurable, NeuronConfig
 from .firing import FireRates, fire_rates
 from .lif import LIF, LIFConfig
 from .neuron import Neuron, Trace
+from .neurons import AHP, ALIF, BHRF, BRF, DRF, GLIF, PLIF, PSN, TCLIF, Recurrent, SlidingPSN
 from .norm import BatchNorm
 from .prf import PRF, PRFConfig
 from .sdtcm import SDTCM
@@ -12,9 +13,18 @@ from .spike_linear import SpikeLinear
 from .sync import summed, synchronise
 
 __all__ = [
+    "AHP",
+    "ALIF",
+    "BHRF",
+    "BRF",
+    "DRF",
+    "GLIF",
     "LIF",
+    "PLIF",
     "PRF",
+    "PSN",
     "SDTCM",
+    "TCLIF",
     "BatchNorm",
     "Config",
     "Configurable",
@@ -23,6 +33,8 @@ __all__ = [
     "Neuron",
     "NeuronConfig",
     "PRFConfig",
+    "Recurrent",
+    "SlidingPSN",
     "SpatialNeuron",
     "SpikeLinear",
     "Trace",

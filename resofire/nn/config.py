@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 from torch import nn
 
 _KINDS: dict[str, type["Config"]] = {}
+# Marks the fields that `added` makes.
+ADDED = "added"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,23 @@ class Config:
     def build(self, *args: Any) -> nn.Module:
         """Build the module that the settings describe, with freshly initialised weights."""
         raise NotImplementedError(f"{type(self).__name__} does not define build")
+
+
+def added(default: Any) -> Any:
+    """The field of a setting that was added after networks had been saved.
+
+    It is written only where it differs from its default: files stay as they were, and earlier versions read them.
+    """
+    return dataclasses.field(default=default, metadata={ADDED: True})
+
+
+def saved_fields(config: Config) -> list[str]:
+    """The names of the fields that are written when a config is saved."""
+    return [
+        field.name
+        for field in dataclasses.fields(config)
+        if not field.metadata.get(ADDED) or getattr(config, field.name) != field.default
+    ]
 
 
 class NeuronConfig(Config):
@@ -105,11 +124,14 @@ def _derive(module: type[nn.Module]) -> type[Config]:
             hashable = getattr(type(default), "__hash__", None) is not None
             made = {"default": default} if hashable else {"default_factory": lambda value=default: value}
             fields.append((parameter.name, annotation, dataclasses.field(**made)))
+    own = module.__module__.partition(".")[0] == "resofire"
+    args = inspect.cleandoc(module.__doc__ or "").partition("Args:\n")[2].split("\n\n")[0]
     body = {
-        "kind": f"{module.__module__}.{module.__qualname__}",
+        "kind": module.__qualname__ if own else f"{module.__module__}.{module.__qualname__}",
         "module": module,
         "build": _build,
-        "__doc__": f"The settings of a `{module.__name__}`.",
+        # With the help of the flags.
+        "__doc__": f"The settings of a `{module.__name__}`." + (f"\n\nArgs:\n{args}" if args else ""),
         "__module__": module.__module__,
     }
     made_class = dataclasses.make_dataclass(
@@ -155,6 +177,13 @@ def as_config(owner: str, name: str, value: Any) -> Any:
 def find_kind(kind: str) -> type[Config] | None:
     """The config class of this name, if its module has been imported."""
     return _KINDS.get(kind)
+
+
+def neuron_names() -> dict[str, type[NeuronConfig]]:
+    """The configs of all neurons that have been imported: built-in ones as "bhrf", others by their `kind`."""
+    bases = ("Neuron", "NeuronConfig")
+    classes = [each for each in _KINDS.values() if issubclass(each, NeuronConfig) and each.kind not in bases]
+    return {each.kind if "." in each.kind else each.kind.removesuffix("Config").lower(): each for each in classes}
 
 
 def why_not_saveable(config: Any) -> str | None:

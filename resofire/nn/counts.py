@@ -11,8 +11,9 @@ Bytes are those of one sequence, step by step, without a cache: every part reads
 input once, and writes its state and its output once. A number is 4 bytes, a spike 1 bit. Constants shared by a whole
 layer (a threshold) stay in a register.
 
-A neuron has `count(name, steps) -> Count`, a block `count(name, steps, rates, *, fold_norm) -> list[Count]`, a network
-`count(steps, rates, *, fold_norm) -> list[Count]`. `resofire.measure.count_ops` is the entry point.
+A neuron has `count(name, steps) -> Count`, one with feedback also `count_feedback(name, steps, active) -> Count`, a
+block `count(name, steps, rates, *, fold_norm) -> list[Count]`, a network `count(steps, rates, *, fold_norm) ->
+list[Count]`. `resofire.measure.count_ops` is the entry point.
 """
 
 from collections import namedtuple
@@ -163,6 +164,18 @@ def count_neuron(
         activations_read=NUMBER * features, activations_written=SPIKE * features,
         **{kind: number * features for kind, number in operations.items()},
     )  # fmt: skip
+
+
+def count_temporal(neuron: Any, name: str, steps: float, active: float) -> list[Count]:
+    """Count a temporal neuron of any kind that fires `active` spikes per step, and its feedback if it has one.
+
+    Raises:
+        CountError: It has no `count`.
+    """
+    parts = [require_counting(neuron, name).count(name, steps)]
+    if hasattr(neuron, "count_feedback"):
+        parts.append(neuron.count_feedback(name, steps, active))
+    return parts
 
 
 def count_synapses(linear: Any, name: str, component: str, active: float, times: float) -> Count:

@@ -8,7 +8,6 @@ returned, never kept.
 import math
 from collections import namedtuple
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -135,7 +134,10 @@ class Neuron(Firing, Configurable):
 
     def explain(self, x: Tensor) -> str:
         """Which backend runs this input, and why the others do not."""
-        return "loop: runs `dynamics` step by step under autograd (the definition)\nscan: `dynamics` is not compiled"
+        reason = equation.why_not_compiled(self._equation(x), x)
+        if reason is None:
+            return "scan: compiled from `dynamics`\nloop: the definition, slower"
+        return f"loop: runs `dynamics` step by step under autograd (the definition)\nscan: {reason}"
 
     @property
     def state_type(self) -> Any:
@@ -145,9 +147,7 @@ class Neuron(Firing, Configurable):
     def _equation(self, x: Tensor) -> equation.Dynamics:
         """The equation with the coefficients of this call, in the precision of the state."""
         owner = type(self).__name__
-        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[-1] != self.features:
-            got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
+        self._require_channels(x)
         values = self.coefficients()
         if not isinstance(values, Mapping):
             kind = type(values).__name__
@@ -162,6 +162,14 @@ class Neuron(Firing, Configurable):
                 raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {form}")
         c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
         return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate)
+
+    def extra_repr(self) -> str:
+        return f"{self.features}, {self.surrogate}"
+
+    def _require_channels(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[-1] != self.features:
+            owner, got = type(self).__name__, list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
 
     def _keep_log(self, name: str, value: Tensor, trained: bool) -> None:
         """Keep a positive quantity: trained as the parameter `log_<name>`, otherwise as the buffer `<name>`."""
@@ -195,9 +203,15 @@ class Neuron(Firing, Configurable):
         return count_neuron(name, self.features, steps, operations, coefficients=read, states=len(self.states))
 
 
-@lru_cache(maxsize=256)
+# NamedTuples of states and coefficients. (torch.compile warns of `lru_cache`.)
+_named_types: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+
 def _named(name: str, fields: tuple[str, ...]) -> Any:
-    return namedtuple(name, fields)
+    made = _named_types.get((name, fields))
+    if made is None:
+        made = _named_types[name, fields] = namedtuple(name, fields)
+    return made
 
 
 def zero_state(neuron: Any, batch: int) -> Any:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..ops import ATan, PRFState, Surrogate, explain, prf, prf_coefficients, prf_step
 from ..ops.checks import require_choice
 from ..ops.prf import RESETS
-from .config import NeuronConfig, settings_of
+from .config import NeuronConfig, added, settings_of
 from .counts import Count, count_neuron
 from .folded import Array, Neurons, temporal, to_array
 from .neuron import Neuron, require_above, require_settings, sample, show_range
@@ -50,9 +50,24 @@ class PRFConfig(NeuronConfig):
     """Evenly spaced over each range, in random order, instead of sampled."""
     gain: str = "delta"
     """Factor of the current: delta, or unit (potentials of standard deviation 1, however long the memory)."""
+    resonators: int = added(1)
+    """Resonators per neuron; more than 1 make a `DRF`, with a trained mix."""
+    history: int = added(0)
+    """Steps that the threshold remembers (adaptive threshold); more than 0 make a `DRF`."""
 
-    def build(self, features: int) -> "PRF":
-        return PRF(features, **settings_of(self))
+    def build(self, features: int) -> Neuron:
+        settings = settings_of(self)
+        if (self.resonators, self.history) == (1, 0):
+            return PRF(features, **settings)
+        # DRF is built on this module.
+        from .neurons import DRF
+
+        for name, only in (("reset", "none"), ("backend", "auto")):
+            if settings.pop(name) != only:
+                value = getattr(self, name)
+                raise ValueError(f"PRF: {name} must be {only!r} with resonators or history, got {value!r}")
+        del settings["reset_gradient"]
+        return DRF(features, **settings)
 
 
 def unit_gain(delta: Tensor, theta: Tensor, tau: Tensor) -> Tensor:
@@ -90,6 +105,8 @@ class PRF(Neuron, config_class=PRFConfig):
         even: Evenly spaced over each range, in random order, instead of sampled.
         gain: Factor of the current: "delta", as in the paper, or "unit", so that the stationary real potential has
             standard deviation 1 for unit-variance white input, however long the memory.
+        resonators: 1. `PRFConfig(resonators=n)` and `DRF` make neurons of several.
+        history: 0. `PRFConfig(history=k)` and `DRF` make neurons with an adaptive threshold.
 
     Example:
         >>> layer = PRF(128, delta=(0.001, 1.0), gain="unit")
@@ -115,8 +132,13 @@ class PRF(Neuron, config_class=PRFConfig):
         backend: str = "auto",
         even: bool = False,
         gain: str = "delta",
+        resonators: int = 1,
+        history: int = 0,
     ) -> None:
         super().__init__(features, surrogate=surrogate)
+        for name, value, only in (("resonators", resonators, 1), ("history", history, 0)):
+            if value != only:
+                raise ValueError(f"PRF: {name} must be {only}; nn.DRF and PRFConfig({name}={value!r}) take others")
         require_settings("prf", "PRF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
         if not isinstance(even, bool):
             raise ValueError(f"PRF: even must be True or False, got {even!r}")

@@ -7,11 +7,13 @@ U is the real-valued stream [B, T, D]. TN is the temporal neuron, which mixes to
 neuron, which sees one time step; both Linears, which mix channels, see spikes only. N is a batch norm over all time
 steps; as pre-norm it stands on the neuron's input alone, the shortcut carries U itself. D is a dropout of whole time
 steps: one draw for each sequence and time step, for all its channels. Bidirectional: a second TN of its own walks each
-sequence from its end, S = [TN, TN reversed] has 2D channels and W is [D, 2D].
+sequence from its end, S = [TN, TN reversed] has 2D channels and W is [D, 2D]. With spatial="identity" the block ends at
+R: no spatial neuron and no second Linear, U⁺ = R or N(R), as in the authors' later networks for MNIST.
 """
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from ..ops import ATan, Surrogate
 from ..ops import sdtcm as block_operator
 from ..ops.checks import checks_finite, require_choice, require_count, require_floating, sequence_count
 from .config import NeuronConfig
-from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_synapses, rate_of, require_counting
+from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_synapses, count_temporal, rate_of
 from .folded import Array, Layer, fold_method, norm_affine, to_array, weight_rows
 from .folded import spatial as fold_spatial
 from .lif import LIF
@@ -36,6 +38,7 @@ from .spike_linear import SpikeLinear
 NORMS = ("batch", "none")
 AMPLITUDES = ("none", "sn", "tn", "both")
 BACKENDS = ("auto", "fused", "events", "reference")
+SPATIAL = ("neuron", "identity")
 # Shortest memory τ/Δ, in steps, of a PRF with a positional bias: faster ones are at rest too soon to encode the time.
 CLOCK_MEMORY = 100
 # Where torch keeps the hooks of a module. Global module hooks are not called on the fused path.
@@ -67,6 +70,8 @@ class SDTCM(nn.Module):
         gradient_dtype: "float32", or "bfloat16": the fused block then rounds the dense products that give the gradient
             of its spikes. Faster on a CPU with AVX512-BF16 or AMX, refused on others; without effect on a composed
             block and in float64.
+        spatial: "neuron", or "identity": no spatial neuron and no second Linear. Of the amplitudes only "tn" is then
+            left, and the block is always composed.
     """
 
     token_neuron: Any
@@ -88,6 +93,7 @@ class SDTCM(nn.Module):
         backend: str = "auto",
         clock: float = 0.0,
         gradient_dtype: str = "float32",
+        spatial: str = "neuron",
     ) -> None:
         super().__init__()
         require_count("SDTCM", "features", features)
@@ -97,6 +103,7 @@ class SDTCM(nn.Module):
         require_choice("SDTCM", "norm", norm, NORMS)
         require_choice("SDTCM", "amplitude", amplitude, AMPLITUDES)
         require_choice("SDTCM", "backend", backend, BACKENDS)
+        require_choice("SDTCM", "spatial", spatial, SPATIAL)
         require_share("SDTCM", "dropout", dropout)
         require_clock("SDTCM", clock, norm, prenorm)
         self.features, self.bidirectional, self.prenorm = features, bidirectional, prenorm
@@ -107,10 +114,13 @@ class SDTCM(nn.Module):
         self.log_amplitude = nn.Parameter(torch.zeros(())) if amplitude in ("tn", "both") else None
         linear_backend = "auto" if backend == "fused" else backend
         self.token_linear = SpikeLinear((1 + bidirectional) * features, features, backend=linear_backend)
-        self.channel_neuron = SpatialNeuron(
-            threshold=spatial_threshold, amplitude=amplitude in ("sn", "both"), surrogate=surrogate
-        )
-        self.channel_linear = SpikeLinear(features, features, backend=linear_backend)
+        self.channel_neuron: SpatialNeuron | None = None
+        self.channel_linear: SpikeLinear | None = None
+        if spatial == "neuron":
+            self.channel_neuron = SpatialNeuron(
+                threshold=spatial_threshold, amplitude=amplitude in ("sn", "both"), surrogate=surrogate
+            )
+            self.channel_linear = SpikeLinear(features, features, backend=linear_backend)
         if clock > 0:
             self._init_positional_bias(clock)
 
@@ -160,6 +170,8 @@ class SDTCM(nn.Module):
         if self.backend in ("events", "reference"):
             return f"backend={self.backend!r} composes the block from its parts"
         neurons, spatial = self._token_neurons(), self.channel_neuron
+        if spatial is None or self.channel_linear is None:
+            return "it has no spatial neuron"
         for part in (self.norm, self.token_linear, spatial, self.channel_linear):
             if type(part) not in (type(None), BatchNorm, SpikeLinear, SpatialNeuron):
                 return f"one of its parts is a {type(part).__name__}"
@@ -215,7 +227,10 @@ class SDTCM(nn.Module):
         if u.dtype != self.token_linear.weight.dtype:
             expected, got = (str(each.dtype).removeprefix("torch.") for each in (self.token_linear.weight, u))
             raise TypeError(f"SDTCM: u must be {expected} like the weights, got {got}")
-        neurons, spatial = self._token_neurons(), self.channel_neuron
+        neurons, spatial, channel_linear = self._token_neurons(), self.channel_neuron, self.channel_linear
+        # See why_not_fused.
+        assert spatial is not None
+        assert channel_linear is not None
         gamma = beta = mean = inverse = keep = None
         if self.norm is not None and self.prenorm:
             gamma, beta = self.norm.weight, self.norm.bias
@@ -232,8 +247,8 @@ class SDTCM(nn.Module):
                 beta=beta,
                 token_weight=self.token_linear.weight,
                 token_bias=self.token_linear.bias,
-                channel_weight=self.channel_linear.weight,
-                channel_bias=self.channel_linear.bias,
+                channel_weight=channel_linear.weight,
+                channel_bias=channel_linear.bias,
                 token_amplitude=None if self.log_amplitude is None else self.log_amplitude.exp(),
                 channel_amplitude=None if spatial.log_amplitude is None else spatial.log_amplitude.exp(),
                 mean=mean,
@@ -274,8 +289,9 @@ class SDTCM(nn.Module):
         """All that follows the temporal neuron: it is stateless, so `step` and whole sequences share it."""
         if self.log_amplitude is not None:
             spikes = spikes * self.log_amplitude.exp().to(spikes.dtype)
-        r = u + self._drop(self.token_linear(spikes))
-        out = r + self._drop(self.channel_linear(self.channel_neuron(r)))
+        out = u + self._drop(self.token_linear(spikes))
+        if self.channel_neuron is not None and self.channel_linear is not None:
+            out = out + self._drop(self.channel_linear(self.channel_neuron(out)))
         return self.norm(out) if self.norm is not None and not self.prenorm else out
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -299,27 +315,32 @@ class SDTCM(nn.Module):
     def extra_repr(self) -> str:
         order = "none" if self.norm is None else "pre" if self.prenorm else "post"
         alpha = "" if self.log_amplitude is None else ", token amplitude trained"
-        return f"{self.features}, norm={order}, dropout={self.dropout:g}{alpha}"
+        spatial = "" if self.channel_neuron is not None else ", spatial='identity'"
+        return f"{self.features}, norm={order}, dropout={self.dropout:g}{alpha}{spatial}"
 
     def fold(self, c: Array, d: Array, floor: float) -> tuple[list[Layer], Array, Array]:
-        """The block as two layers on the stream c z + d, and the c and d behind it; see `resofire.nn.folded`."""
+        """The block as two layers on the stream c z + d, one without a spatial neuron, and the c and d behind it.
+
+        See `resofire.nn.folded`.
+        """
         gain, offset = np.ones_like(c), np.zeros_like(c)
         if self.norm is not None and self.prenorm:
             gain, offset = norm_affine(self.norm, floor)
         groups = [fold_method(neuron)(gain * c, gain * d + offset) for neuron in self._token_neurons()]
-        token = Layer(tuple(groups), weight_rows(self.token_linear.weight, self.log_amplitude) / c)
+        layers = [Layer(tuple(groups), weight_rows(self.token_linear.weight, self.log_amplitude) / c)]
         d = d + to_array(self.token_linear.bias)
-        channel = fold_spatial(float(self.channel_neuron.threshold), c, d)
-        rows = weight_rows(self.channel_linear.weight, self.channel_neuron.log_amplitude) / c
-        d = d + to_array(self.channel_linear.bias)
-        clear = None
+        if self.channel_neuron is not None and self.channel_linear is not None:
+            channel = fold_spatial(float(self.channel_neuron.threshold), c, d)
+            rows = weight_rows(self.channel_linear.weight, self.channel_neuron.log_amplitude) / c
+            layers.append(Layer((channel,), rows))
+            d = d + to_array(self.channel_linear.bias)
         if self.norm is not None and not self.prenorm:
             gain, offset = norm_affine(self.norm, floor)
             c, d = gain * c, gain * d + offset
             if (c == 0).any():
-                clear = c == 0
-                c = np.where(clear, 1.0, c)
-        return [token, Layer((channel,), rows, clear=clear)], c, d
+                layers[-1] = replace(layers[-1], clear=c == 0)
+                c = np.where(c == 0, 1.0, c)
+        return layers, c, d
 
     def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
         """Count the parts of the block.
@@ -340,17 +361,21 @@ class SDTCM(nn.Module):
         for part in ("token_neuron", "token_neuron_reverse"):
             neuron = getattr(self, part)
             if neuron is not None:
-                parts.append(require_counting(neuron, f"{name}.{part}").count(f"{name}.{part}", steps))
-                active += rate_of(rates, f"{name}.{part}") * features
-        seen = rate_of(rates, f"{name}.channel_neuron") * features
+                fired = rate_of(rates, f"{name}.{part}") * features
+                parts += count_temporal(neuron, f"{name}.{part}", steps, fired)
+                active += fired
         parts += [
             count_synapses(self.token_linear, f"{name}.token_linear", "token linear", active, steps),
             count_residual(f"{name}.token_shortcut", features, steps),
-            Count(layer=f"{name}.channel_neuron", component="spatial neuron", times=steps, compare=features,
-                  activations_read=NUMBER * features, activations_written=SPIKE * features),
-            count_synapses(self.channel_linear, f"{name}.channel_linear", "channel linear", seen, steps),
-            count_residual(f"{name}.channel_shortcut", features, steps),
-        ]  # fmt: skip
+        ]
+        if self.channel_neuron is not None:
+            seen = rate_of(rates, f"{name}.channel_neuron") * features
+            parts += [
+                Count(layer=f"{name}.channel_neuron", component="spatial neuron", times=steps, compare=features,
+                      activations_read=NUMBER * features, activations_written=SPIKE * features),
+                count_synapses(self.channel_linear, f"{name}.channel_linear", "channel linear", seen, steps),
+                count_residual(f"{name}.channel_shortcut", features, steps),
+            ]  # fmt: skip
         return parts if self.prenorm else [*parts, *norm]
 
 

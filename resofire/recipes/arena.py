@@ -14,9 +14,9 @@ from ..train import RunConfig
 from .registry import recipe
 
 
-def _neuron(divisor: float, tau: float = 2.0, delta: float = 0.1) -> PRFConfig:
+def _neuron(divisor: float, tau: float = 2.0, delta: float = 0.1, gain: str = "delta") -> PRFConfig:
     """Δ from 0.001 to `delta`, θ from 0 to 2π / `divisor`."""
-    return PRFConfig(tau=tau, delta=(1e-3, delta), theta=(0.0, 2 * math.pi / divisor))
+    return PRFConfig(tau=tau, delta=(1e-3, delta), theta=(0.0, 2 * math.pi / divisor), gain=gain)
 
 
 LISTOPS = ClassifierConfig(vocabulary=18, classes=10, features=128, depth=8, neuron=_neuron(12), prenorm=False)
@@ -26,6 +26,7 @@ RETRIEVAL = RetrievalConfig(vocabulary=98, features=256, depth=6, neuron=_neuron
 IMAGE = ClassifierConfig(
     inputs=1, classes=10, features=512, depth=6, neuron=_neuron(0.25), bidirectional=True, prenorm=False, dropout=0.1
 )
+IMAGE_UNIT = replace(IMAGE, neuron=_neuron(0.25, gain="unit"))
 PATHFINDER = ClassifierConfig(
     vocabulary=256, classes=2, features=256, depth=6, neuron=_neuron(0.6), bidirectional=True, dropout=0.05
 )
@@ -49,9 +50,13 @@ def listops() -> RunConfig:
 
 @recipe
 def listops_small() -> RunConfig:
-    """Four blocks of 64 channels, 8 epochs."""
-    model = replace(LISTOPS, features=64, depth=4)
-    return replace(listops(), name="listops-small", model=model, epochs=8, warmup=0.05)
+    """Four blocks of 64 channels, 8 epochs, memories from two steps on (docs/experiments/arena-initialisation.md)."""
+    neuron = PRFConfig(tau=2.0, delta=(1e-3, 1.0), theta=(0.0, math.pi), gain="unit")
+    model = replace(LISTOPS, features=64, depth=4, neuron=neuron)
+    return replace(
+        listops(), name="listops-small", model=model, epochs=8, warmup=0.05, ema=0.999, recalibrate=64,
+        gradient_dtype="auto",
+    )  # fmt: skip
 
 
 @recipe
@@ -112,21 +117,23 @@ def image_paper() -> RunConfig:
 
 @recipe
 def image() -> RunConfig:
-    """Image."""
-    return replace(image_paper(), name="image")
+    """Image, with potentials of unit variance: see docs/experiments/arena-initialisation.md."""
+    return replace(image_paper(), name="image", model=IMAGE_UNIT)
 
 
 @recipe
 def image_medium() -> RunConfig:
     """Six blocks of 128 channels, 40 epochs."""
-    return replace(image(), name="image-medium", model=replace(IMAGE, features=128), epochs=40)
+    return replace(image(), name="image-medium", model=replace(IMAGE_UNIT, features=128), epochs=40)
 
 
 @recipe
 def image_small() -> RunConfig:
     """Three blocks of 96 channels, 10 epochs."""
-    model = replace(IMAGE, features=96, depth=3, dropout=0.0)
-    return replace(image(), name="image-small", model=model, epochs=10)
+    model = replace(IMAGE_UNIT, features=96, depth=3, dropout=0.0)
+    return replace(
+        image(), name="image-small", model=model, epochs=10, ema=0.999, recalibrate=64, gradient_dtype="auto"
+    )
 
 
 @recipe

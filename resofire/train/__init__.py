@@ -5,12 +5,14 @@ from ..extras import require
 require("train", __name__)
 
 from .batches import evenly_spaced
+from .budget import steps_within
 from .callbacks import Callback, Figures
 from .config import RunConfig
 from .evaluation import Score, evaluate, recalibrate, recorded, report, score
 from .folder import new_folder
 from .record import RunError, read
 from .run import Outcome, Stopped, resume, train
+from .samples import load_samples, save_samples
 from .source import load_task
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Stopped",
     "evaluate",
     "evenly_spaced",
+    "load_samples",
     "load_task",
     "new_folder",
     "read",
@@ -30,6 +33,8 @@ __all__ = [
     "recorded",
     "report",
     "resume",
+    "save_samples",
     "score",
+    "steps_within",
     "train",
 ]

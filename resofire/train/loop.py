@@ -7,7 +7,7 @@ step, weights and optimiser, nothing else.
 import logging
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from .config import RunConfig
 from .diverged import Diverged, first_nonfinite_layer
 from .evaluation import Loss, Score, call, losses, recalibrate, score
 from .optimiser import Average, lr_factor, set_lr
-from .processes import StopSignals, end_with_the_first, training_device, world
+from .processes import Children, StopSignals, end_with_the_first, rank, training_device, world
 
 
 class Run:
@@ -90,11 +90,15 @@ class Objective(nn.Module):
         return total * share + penalty, total.detach(), correct, rates
 
 
-def launch(devices: int) -> Fabric:
+def launch(devices: int, explain: Callable[[bool], None]) -> tuple[Fabric, Children | None]:
     """Start the processes of a run, or join those that torchrun started.
 
     Args:
         devices: Processes on this machine (CPU) or GPUs.
+        explain: Writes why the run ends if a process that was started here ends too early, see `Children`.
+
+    Returns:
+        Fabric, and the processes that were started here, if any.
     """
     for name in ("lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -107,8 +111,17 @@ def launch(devices: int) -> Fabric:
         # Norms are synchronised, so buffers are equal everywhere.
         strategy = DDPStrategy(process_group_backend=backend, broadcast_buffers=False)
     fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=count // devices, strategy=strategy)
-    fabric.launch()
-    return fabric
+    started = getattr(fabric.strategy.launcher, "procs", None)
+    children = None if started is None or rank() > 0 else Children(started, explain)
+    try:
+        fabric.launch()
+    except BaseException:
+        if children is not None:
+            children.close()
+        raise
+    if children is not None:
+        children.connect()
+    return fabric, children
 
 
 def fit(

@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -88,6 +89,59 @@ class StopSignals:
         if not self.deferred or self.requested:
             raise Interrupted
         self.requested = True
+
+
+class Children:
+    """The processes that this one starts. If one ends too early, a thread ends this one, too, with a sentence.
+
+    While it connects, this process waits inside torch, where neither a signal nor an exception reaches it. Fabric's own
+    observer would kill it without a word.
+
+    Args:
+        started: The launcher's list, into which it puts them. They are taken out of it, so that Fabric observes nobody.
+        explain: Writes why this process ends; called with whether the child was interrupted by the user.
+    """
+
+    def __init__(self, started: list[Any], explain: Callable[[bool], None]) -> None:
+        self.processes: list[Any] = []
+        self._started, self._explain = started, explain
+        self._connected, self._closed = threading.Event(), threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def connect(self) -> None:
+        """All have connected: from now on this process learns by itself that one is lost, in the next exchange."""
+        self._take()
+        self._connected.set()
+
+    def close(self) -> None:
+        """The run has ended, and so may they."""
+        self._closed.set()
+        self._connected.set()
+
+    def ended(self) -> bool:
+        """Whether one has ended."""
+        return any(child.poll() is not None for child in self.processes)
+
+    def _take(self) -> None:
+        while self._started:
+            self.processes.append(self._started.pop(0))
+
+    def _watch(self) -> None:
+        while not self._connected.wait(0.1):
+            self._take()
+            if self.ended():
+                break
+        else:
+            # An exchange between GPUs would wait for ever for one that has failed.
+            while not any(child.poll() for child in self.processes):
+                if self._closed.wait(1.0):
+                    return
+            if self._closed.wait(3 * PATIENCE):
+                return
+        # One that was interrupted leaves the message to this process.
+        interrupted = all(child.poll() in (None, 0, 130, 143) for child in self.processes)
+        self._explain(interrupted)
+        os._exit(130 if interrupted else 1)
 
 
 class Peers:

@@ -1,6 +1,9 @@
 """The progress display on stderr: a live bar (rich) in a terminal, a plain line now and then elsewhere."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,24 @@ LIVELY = 0.1
 WIDE = 60
 # Share of the latest step in the running means of loss, accuracy and fire rate.
 FRESH = 0.05
+
+
+_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Inside it, runs show no progress."""
+    token = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
+def is_silent() -> bool:
+    """Whether runs show no progress."""
+    return _SILENT.get()
 
 
 class Display(Callback):
@@ -74,7 +95,8 @@ class Display(Callback):
 
     def on_validation(self, run: "Run", score: Score) -> None:
         self._shown = time.monotonic()
-        head = f"{self._where(run)}: {run.config.select} {100 * score.accuracy:.2f} %"
+        split = "train" if run.config.select == "last" else run.config.select
+        head = f"{self._where(run)}: {split} {100 * score.accuracy:.2f} %"
         self._line(f"{head}, training {self._figures(run, self._shown)}")
 
     def close(self) -> None:

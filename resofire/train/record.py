@@ -11,11 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from .. import __version__
 from ..data import Batch, Split, Task
+from ..data.task import value_range
 from ..nn import SDTCM
 from ..ops import registry
 from .config import RunConfig
@@ -97,6 +99,8 @@ def manifest(
         "seed": config.seed,
         "data": fingerprints(task),
         "source": task.source,
+        "class_names": task.class_names,
+        "input_range": input_range(task),
         "own": own or {},
         **conditions(devices),
         "backends": backends(model, sample(task.splits["train"]), training_device()),
@@ -127,6 +131,14 @@ def fingerprints(task: Task) -> dict[str, str]:
                 digest.update(b"" if values is None else values.contiguous().numpy().tobytes())
         marks[name] = f"{len(split)} sequences, {digest.hexdigest()[:16]}"
     return marks
+
+
+def input_range(task: Task) -> list[tuple[float, float]] | None:
+    """The smallest and largest training value of each channel; None for tokens."""
+    ends = value_range(task.splits["train"])
+    if ends is None or not all(np.isfinite(each).all() for each in ends):
+        return None
+    return list(zip(*(each.tolist() for each in ends), strict=True))
 
 
 def conditions(devices: int) -> dict[str, Any]:

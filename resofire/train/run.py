@@ -41,11 +41,14 @@ from .config import RunConfig
 from .diverged import Diverged
 from .evaluation import RESULT, Loss, evaluate
 from .folder import clear, locked, require_empty, write_json
+from .memory import require_memory
 from .optimiser import MOMENTS
 from .precision import apply_gradient_dtype, resume_gradient_dtype
-from .processes import Interrupted, Peers, StopSignals, on_this_machine, rank, world
+from .processes import Children, Interrupted, Peers, StopSignals, on_this_machine, rank, world
 from .record import RUN, RunError, conditions, fingerprints, manifest, read, sample, source_line
 from .source import FILE, save_arrays
+
+LOST = "another process of the run has ended"
 
 
 class Stopped(Exception):
@@ -110,6 +113,7 @@ def train(
     require_fit(config, task, world(devices))
     if loss is None:
         require_labels(task)
+    require_memory(config, task, devices, devices / world(devices), model)
     plan, network = _begin(config, task, own)
     try:
         gradient_dtype = apply_gradient_dtype(network, config.gradient_dtype)
@@ -183,6 +187,7 @@ def resume(
     require_fit(config, task, world(devices))
     if loss is None:
         require_labels(task)
+    require_memory(config, task, devices, devices / world(devices), model)
     plan, network = _begin(config, task, own)
     gradient_dtype = resume_gradient_dtype(network, record, first=rank() == 0)
     with locked(folder) if rank() == 0 else nullcontext():
@@ -231,7 +236,7 @@ def _execute(
     from .callbacks import Saver, notify
     from .logs import Logs
     from .optimiser import Average, groups, optimiser
-    from .progress import Display
+    from .progress import Display, is_silent
 
     first = rank() == 0
     retain_buffers()
@@ -239,22 +244,33 @@ def _execute(
     if state is not None:
         model.load_state_dict(state["model"])
         run.step, run.best = state["step"], state["best"]
-    display = Display(config.name, folder) if first else None
+    display = Display(config.name, folder) if first and not is_silent() else None
     logs: Logs | None = None
     peers: Peers | None = None
+    children: Children | None = None
     threads = torch.get_num_threads()
+
+    def sentence(reason: str) -> str:
+        how = f"resume with: resofire train --resume {shlex.quote(str(folder))}"
+        if own.names().keys() - {"model"}:
+            how = "resume with resofire.train.resume and the same loss, optimizer and callbacks"
+        return f"stopped in step {run.step} of {plan.steps}{reason}; {_last(folder)}; {how}"
+
+    def explain(interrupted: bool) -> None:
+        print(f"resofire: {sentence('' if interrupted else f': {LOST}')}", file=sys.stderr, flush=True)
+
     try:
         with StopSignals() as signals:
             logs = Logs(folder, run.step, state and state["logs"]) if first else None
             saver = Saver(logs, config.checkpoint_minutes)
             callbacks = [each for each in (logs, display, *own.callbacks, saver) if each is not None]
             if run.step < plan.steps:
-                fabric = loop.launch(devices)
+                fabric, children = loop.launch(devices, explain)
                 run.rank, run.world = fabric.global_rank, fabric.world_size
                 # NCCL broadcasts tensors on the GPU only.
                 fabric.to_device(model)
                 if run.world > 1:
-                    peers = Peers(getattr(fabric.strategy.launcher, "procs", ()))
+                    peers = Peers(() if children is None else children.processes)
                     _broadcast(model)
             run.average = None if config.ema is None else Average(model, config.ema)
             made = (
@@ -289,24 +305,28 @@ def _execute(
                 result |= {"selected_on": config.select, "best": run.best, "seconds": seconds, "seed": config.seed}
                 write_json(folder / RESULT, result)
             notify(callbacks, "on_end", run, result)
+        _disconnect(peers)
         return Outcome(folder, result)
     except (Interrupted, Diverged, OSError, RuntimeError) as error:
         lost = isinstance(error, RuntimeError) and not isinstance(error, Diverged)
-        if lost and not isinstance(error, dist.DistError) and (peers is None or not peers.ended()):
-            raise
+        if lost and not isinstance(error, dist.DistError):
+            known = peers.ended() if peers is not None else children is not None and children.ended()
+            if not known:
+                raise
         if not first and not isinstance(error, OSError):
             # The first process explains and may still be saving; if this one failed, Fabric would kill it.
             return Outcome(folder, None)
         if isinstance(error, Diverged):
             # Resuming would end in the same place.
             raise Stopped(f"{error}; {_last(folder)}") from None
+        if run.stopping:
+            _disconnect(peers)
         reason = "" if isinstance(error, Interrupted) else f": {_reason(error)}"
         code = 130 if isinstance(error, Interrupted) else 1
-        how = f"resume with: resofire train --resume {shlex.quote(str(folder))}"
-        if own.names().keys() - {"model"}:
-            how = "resume with resofire.train.resume and the same loss, optimizer and callbacks"
-        raise Stopped(f"stopped in step {run.step} of {plan.steps}{reason}; {_last(folder)}; {how}", code) from None
+        raise Stopped(sentence(reason), code) from None
     finally:
+        if children is not None:
+            children.close()
         if display is not None:
             display.close()
         # A full disk has been reported.
@@ -402,6 +422,12 @@ def _broadcast(model: nn.Module) -> None:
         dist.broadcast(value, 0)
 
 
+def _disconnect(peers: Peers | None) -> None:
+    """End torch's threads when all processes have done their last exchange: one that outlives Python aborts it."""
+    if peers is not None and dist.is_initialized():
+        dist.destroy_process_group()
+
+
 def _name(value: Any) -> str:
     cls = value if hasattr(value, "__qualname__") else type(value)
     return f"{cls.__module__}.{cls.__qualname__}"
@@ -409,7 +435,7 @@ def _name(value: Any) -> str:
 
 def _reason(error: BaseException) -> str:
     if not isinstance(error, OSError):
-        return "another process of the run has ended"
+        return LOST
     reason = error.strerror or str(error)
     return f"{error.filename} cannot be written: {reason}" if error.filename else reason
 

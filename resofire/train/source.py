@@ -29,18 +29,18 @@ ARRAYS = ("stored", "labels", "bounds")
 
 
 def pack(task: Task) -> bytes | None:
-    """The data.npz of a task of arrays or own files; None if registered, too large, or with splits of another class.
-
-    Arrays are stored uncompressed; what is no array is JSON in the entry `about`.
-    """
-    splits = task.splits
-    if "name" in (task.source or {}) or not all(type(split) is Split for split in splits.values()):
+    """The data.npz of a task of arrays or own files; None if registered, too large, or with splits of another class."""
+    if "name" in (task.source or {}) or not all(type(split) is Split for split in task.splits.values()):
         return None
-    arrays = {f"{name}/{part}": getattr(split, part) for name, split in splits.items() for part in ARRAYS}
-    arrays |= {f"{name}/order": split.form.order for name, split in splits.items()}
-    arrays = {name: np.asarray(array) for name, array in arrays.items() if array is not None}
+    arrays = _arrays(task)
     if sum(array.nbytes for array in arrays.values()) > LIMIT or any(each.dtype.hasobject for each in arrays.values()):
         return None
+    return encode(task)
+
+
+def encode(task: Task) -> bytes:
+    """A task as npz: its arrays, uncompressed, and what is no array as JSON in the entry `about`."""
+    splits = task.splits
     facts = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
     del facts["splits"], facts["source"]
     about = {
@@ -54,8 +54,15 @@ def pack(task: Task) -> bytes | None:
         },
     }  # fmt: skip
     stream = io.BytesIO()
-    np.savez(stream, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
+    np.savez(stream, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **_arrays(task))
     return stream.getvalue()
+
+
+def _arrays(task: Task) -> dict[str, Any]:
+    splits = task.splits
+    arrays = {f"{name}/{part}": getattr(split, part) for name, split in splits.items() for part in ARRAYS}
+    arrays |= {f"{name}/order": split.form.order for name, split in splits.items()}
+    return {name: np.asarray(array) for name, array in arrays.items() if array is not None}
 
 
 def save_arrays(folder: Path, task: Task) -> bool:
@@ -84,7 +91,7 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
     record = read(folder)
     config, source = RunConfig.from_json(record["config"]), record.get("source")
     if source is not None and "arrays" in source:
-        return _unpack(folder / FILE)
+        return unpack(folder / FILE)
     if source is not None and "path" in source:
         return data.from_path(source["path"], **source["settings"])
     if "source" in record and (source is None or "name" not in source):
@@ -101,7 +108,12 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
     return data.load(name, data_dir, **settings)
 
 
-def _unpack(file: Path) -> Task:
+def unpack(file: Path) -> Task:
+    """Read what `encode` wrote.
+
+    Raises:
+        RunError: The file cannot be read.
+    """
     bounds = Bounds(lambda path: LIMIT, kept=2 * LIMIT, total=2 * LIMIT)
     try:
         arrays = {path.removesuffix(".npy"): array_from(raw) for path, raw in archived(file, bounds)}

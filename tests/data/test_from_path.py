@@ -126,7 +126,7 @@ def test_folders(tmp_path, subtests):
                 (place / ".DS_Store").touch()
             task = from_path(tmp_path / kind, validation=0)
             assert (task.name, task.class_names, len(task["train"]), len(task["test"])) == (
-                "train",
+                kind,
                 ("left", "right"),
                 6,
                 2,

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import resofire
-from resofire import cli, data, models
+from resofire import cli, data, models, train
 from resofire.commands.stream import _token
 from resofire.commands.usage import UsageError
 from resofire.models import ClassifierConfig, build
@@ -132,10 +132,64 @@ def test_a_wav(tmp_path, capsys):
         out.writeframes(struct.pack("<100h", *range(-50, 50)))
     assert json.loads(shown(capsys, net, file, "--json"))["steps"] == 100
     assert cli.main(["stream", str(saved(tmp_path / "b", inputs=2)), str(file)]) == 2
-    assert "does not take one value at a step" in capsys.readouterr().err
+    assert "a.wav is a wav of 1 channel, but" in capsys.readouterr().err
     file.write_bytes(b"RIFF")
     assert cli.main(["stream", str(net), str(file)]) == 2
-    assert "must be a wav file" in capsys.readouterr().err
+    assert "must be a wav with PCM samples, it cannot be read" in capsys.readouterr().err
+
+
+def test_an_npy(tmp_path, capsys):
+    file, values, tokens = tmp_path / "x.npy", saved(tmp_path / "v"), saved(tmp_path / "t", inputs=None, vocabulary=7)
+    np.save(file, np.linspace(0, 1, 100))
+    flat = shown(capsys, values, file, "--json", "--chunk", "30")
+    np.save(file, np.linspace(0, 1, 100)[:, None])
+    assert shown(capsys, values, file, "--json") == flat
+    np.save(file, np.arange(6))
+    assert json.loads(shown(capsys, tokens, file, "--json"))["steps"] == 6
+    for array, net, words in [
+        (np.zeros((5, 2)), values, "must hold numbers [steps, 1], got float64 [5, 2]"),
+        (np.zeros(()), values, "must hold numbers [steps, 1], got float64 []"),
+        (np.zeros(5), tokens, "must hold integers [steps], got float64 [5]"),
+        (np.array(["a"]), values, "must hold numbers [steps, 1], got <U1 [1, 1]"),
+        (np.array([None]), values, "cannot be read: "),
+        (np.zeros((0, 1)), values, "must hold at least one step, got none"),
+    ]:
+        np.save(file, array)
+        assert cli.main(["stream", str(net), str(file)]) == 2
+        assert words in capsys.readouterr().err
+    file.write_bytes(b"\x93NUMPY")
+    assert cli.main(["stream", str(values), str(file)]) == 2
+    assert "x.npy cannot be read: " in capsys.readouterr().err
+
+
+def test_a_warning_outside_of_the_training_range(digit, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", [*digit[0], 3.5, -2.0])
+    assert cli.main(["stream", "digits", str(tmp_path / "x.npy"), "--chunk", "7", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["steps"] == 66
+    words = "step 65: the input is 3.5, outside of what the network was trained on, 0 to 1"
+    assert captured.err == f"resofire: {words}\n"
+
+
+def test_what_a_run_recorded(tmp_path, capsys):
+    """Class names and the range of the inputs of a run on arrays of your own."""
+    x = np.random.default_rng(0).uniform([2, -1], [3, 1], (60, 12, 2)).astype(np.float32)
+    task = data.from_arrays(x, ["still", "moving"] * 30, test=0.2)
+    model = ClassifierConfig(inputs=2, classes=2, features=8, depth=1)
+    config = train.RunConfig(name="own", task="own", model=model, steps=2, batch=8)
+    train.train(config, task, tmp_path / "run")
+    np.save(tmp_path / "x.npy", x[0])
+    result = json.loads(shown(capsys, tmp_path / "run", tmp_path / "x.npy", "--json"))
+    assert result["class"] == task.class_names[result["prediction"]]
+    assert f"step 12: class {result['class']} (" in shown(capsys, tmp_path / "run", tmp_path / "x.npy")
+    np.save(tmp_path / "x.npy", x[0] + [0, 9])
+    assert cli.main(["stream", str(tmp_path / "run"), str(tmp_path / "x.npy")]) == 0
+    assert "resofire: step 1: input 1 is " in capsys.readouterr().err
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    for damaged in ([[0, 1]], "x", {"a": 1}, [[None, 1], [0, 1]]):
+        record["input_range"], record["class_names"] = damaged, damaged
+        (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+        assert "class" not in json.loads(shown(capsys, tmp_path / "run", tmp_path / "x.npy", "--json"))
 
 
 USAGE_ERRORS = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 # What may not happen: ended by a signal, no end in time, more memory than the file can need, an exception that is not
-# one of ours with one sentence, and files that stay behind.
-KINDS = ("crash", "hang", "memory", "traceback", "leftover")
+# one of ours with one sentence, files that stay behind, and other bytes than those of a run that nobody disturbed.
+KINDS = ("crash", "hang", "memory", "traceback", "leftover", "bytes")
 
 
 class Failure(NamedTuple):

@@ -36,7 +36,8 @@ def test_a_shipped_network_has_the_record_of_its_run(name):
     assert config.select == recorded["selected_on"] == "validation"
     assert sum(parameter.numel() for parameter in model.parameters()) == recorded["parameters"]
     assert sorted(file.name for file in folder.iterdir()) == [
-        "config.json", "metrics.csv", "model.safetensors", "model.safetensors.sha256", "result.json", "run.json"
+        "config.json", "metrics.csv", "model.safetensors", "model.safetensors.sha256", "result.json", "run.json",
+        "samples.npz",
     ]  # fmt: skip
     assert "+" not in train.read(folder)["commit"]
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()

@@ -13,7 +13,7 @@ from own_neurons import ALIF, GateConfig, Threshold
 
 from resofire.deploy import fold
 from resofire.measure import count_ops
-from resofire.models import ClassifierConfig, FeedforwardConfig, StorageError, load, require_saveable, save
+from resofire.models import ClassifierConfig, FeedforwardConfig, StorageError, checksum, load, require_saveable, save
 from resofire.models.storage import from_json, to_json
 from resofire.nn import LIF, PRF, SDTCM, Config, LIFConfig, Neuron, PRFConfig, fire_rates
 
@@ -180,14 +180,14 @@ def test_what_could_not_be_loaded_again_is_refused(tmp_path, monkeypatch):
 def test_a_file_whose_class_is_not_imported_names_the_module(tmp_path):
     model = ClassifierConfig(inputs=1, classes=2, features=3, depth=1, neuron=ALIF).build()
     file = save(model, tmp_path)
-    file.write_bytes(file.read_bytes().replace(b"own_neurons.ALIF", b"own_missing.ALIF"))
+    file.write_bytes(checksum.seal(file.read_bytes().replace(b"own_neurons.ALIF", b"own_missing.ALIF")))
     with pytest.raises(StorageError, match=r"import own_missing first \(on the command line: --import own_missing\)"):
         load(tmp_path)
 
 
 def test_a_newer_format_is_refused(tmp_path):
     file = save(FeedforwardConfig(sizes=(1, 2, 2)).build(), tmp_path)
-    file.write_bytes(file.read_bytes().replace(rb"\"format\": 2", rb"\"format\": 9"))
+    file.write_bytes(checksum.seal(file.read_bytes().replace(rb"\"format\": 2", rb"\"format\": 9")))
     with pytest.raises(StorageError, match="has format 9; this version of resofire reads up to 2"):
         load(tmp_path)
 

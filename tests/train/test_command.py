@@ -11,7 +11,8 @@ import pytest
 import torch
 from commands import STEPS, begin, last_line, weights
 
-from resofire import cli, data, models, train
+from resofire import cli, data, models, nn, train
+from resofire.commands.train import parse_train
 from resofire.train import folder, progress
 
 USAGE_ERRORS = [
@@ -28,6 +29,11 @@ USAGE_ERRORS = [
     ("train digits --model.features -1", "ClassifierConfig: features must be a positive integer, got -1; see resofire train digits --help"),
     ("train digits --model.norm bach", "ClassifierConfig: norm must be one of 'batch', 'none' (did you mean 'batch'?), got 'bach'"),
     ("train digits --model.neuron.reset sotf", "PRF: reset must be one of 'none', 'soft' (did you mean 'soft'?), got 'sotf'"),
+    ("train digits --model.neuron bhfr", "train: --model.neuron must be one of ahp, alif, bhrf, brf, drf, glif, "),
+    ("train digits --model.neuron --epochs 3", "train: --model.neuron needs a value"),
+    ("train digits --model.neuron psn", "--model.neuron.steps is missing: Length T of every sequence; see resofire train digits --help"),
+    ("train digits --model.neuron psn --model.neuron.steps 3", "PSN: every sequence must have steps=3 steps, got one of 64"),
+    ("train digits --model.neuron lif --model.clock 2", "ClassifierConfig: clock must be 0 unless neuron is a PRF, got 2.0 and LIFConfig("),
     ("train digits --select tets", "RunConfig: select must be one of validation, test, last, got 'tets'"),
     ("train digits --batch 100000", "train: batch must not be above the 1297 training sequences of digits, got 100000"),
     ("train digits --devices 0", "train: --devices must be a positive integer, got 0"),
@@ -52,6 +58,19 @@ USAGE_ERRORS = [
     ("evaluate", "evaluate: MODEL is missing: a shipped network or a run folder; see resofire evaluate --help"),
     ("evaluate empty", "run: empty is not a run folder, it has no run.json"),
 ]  # fmt: skip
+
+
+def test_flags_choose_the_neuron():
+    chosen = parse_train(
+        ["digits", "--model.neuron.neuron", "alif", "--model.neuron=recurrent", "--model.neuron.neuron.beta", "2"]
+    )
+    assert chosen.config.model.neuron == nn.Recurrent.config(neuron=nn.ALIF.config(beta=2.0))
+    recipe = parse_train(["digits"]).config.model.neuron
+    # A neuron of the recipe's own class keeps the recipe's settings.
+    kept = parse_train(
+        ["digits", "--model.neuron", "prf", "--model.neuron.tau", "7", "--model.spatial", "identity"]
+    ).config.model
+    assert (kept.neuron, kept.spatial) == (replace(recipe, tau=7.0), "identity")
 
 
 def test_a_usage_error_is_one_sentence_and_leaves_nothing(subtests, capsys, monkeypatch, tmp_path, tmp_path_factory):

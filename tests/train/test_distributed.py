@@ -104,3 +104,31 @@ def test_a_killed_process_ends_the_other(victim, tmp_path):
     assert "Traceback" not in err
     if victim == 1:
         assert "another process of the run has ended; the last good checkpoint is " in err
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "reason"),
+    [
+        pytest.param(signal.SIGKILL, 1, ": another process of the run has ended", id="killed"),
+        pytest.param(signal.SIGINT, 130, "", id="interrupted", marks=pytest.mark.deep),
+    ],
+)
+def test_a_process_that_ends_at_the_start_is_reported(number, code, reason, tmp_path):
+    """The first waits for it inside torch, and Fabric would kill that one without a word."""
+    folder = tmp_path / "run"
+    process = run("-m", "resofire.cli", *command(folder, "--devices", "2"))
+    children, child = Path(f"/proc/{process.pid}/task/{process.pid}/children"), ""
+    # The record of the run is there before its processes start; git, which it asks for the commit, has ended by then.
+    while not (folder / "metrics.csv").exists() or not child:
+        assert process.poll() is None, process.communicate()
+        child = children.read_text()
+        time.sleep(0.01)
+    time.sleep(0.2)  # until Python can handle a signal
+    os.kill(int(child), number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code, err
+    assert err.splitlines()[-1] == (
+        f"resofire: stopped in step 0 of 5{reason}; there is no checkpoint yet; "
+        f"resume with: resofire train --resume {folder}"
+    )
+    assert "Traceback" not in err

@@ -27,27 +27,29 @@ KINDS: dict[str, Callable[[Path, Settings], Recordings | None]] = {
     ".csv": tables.read_table, ".tsv": tables.read_table, ".txt": tables.read_table, ".ts": ts.read_ts,
     ".h5": events.read_events, ".hdf5": events.read_events, ".npz": binary.read_npz,
 }  # fmt: skip
+# Settings that say how files are read, whichever they are.
+READING = ("label", "id", "per_step", "separator", "bin", "pool", "units", "frame", "missing", "padded")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = ("train", "test", "validation")
 
 
 def from_path(
     path: str | os.PathLike[str], *, test: str | os.PathLike[str] | float | None = None,
-    validation: str | os.PathLike[str] | float = 0.1, label: str | int | None = None, id: str | int | None = None,
-    per_step: bool = False, separator: str | None = None, bin: float = 0.01, pool: int = 1, units: int | None = None,
-    frame: int = 1, missing: str = "refuse", padded: bool = True, name: str | None = None,
-    class_names: Sequence[str] | None = None,
+    validation: str | os.PathLike[str] | float | None = 0.1, label: str | int | None = None,
+    id: str | int | None = None, per_step: bool = False, separator: str | None = None, bin: float = 0.01,
+    pool: int = 1, units: int | None = None, frame: int = 1, missing: str = "refuse", padded: bool = True,
+    name: str | None = None, class_names: Sequence[str] | None = None,
 ) -> Task:  # fmt: skip
     """Make a task of files: npz, csv, tsv, txt, ts, h5, or a folder for each class.
 
     A folder with sub-folders `train` and `test` (and `validation`), or an npz with x_test and y_test, brings its own
-    test data.
+    test data; a fraction to hold out then has no effect.
 
     Args:
         path: A file or folder.
-        test: File or folder of test data, or the fraction of `path` to hold out; None for the test data of `path`
-            itself, if it has any.
-        validation: File or folder of validation data, or the fraction to hold out of what remains.
+        test: File or folder of test data, or the fraction of `path` to hold out; None for no test split.
+        validation: File or folder of validation data, or the fraction to hold out of what remains; None as in
+            `from_arrays`.
         label: Column of the labels in a table, by its name or its number from 1 (−1 is the last), or array of the
             labels in an npz. By default a column called label, class or target, else the first one.
         id: Column that names the series, in tables with one step in each line. None: one series in each line.
@@ -81,7 +83,7 @@ def from_path(
     if settings.units is None and _kind(paths["train"]) in (".h5", ".hdf5"):
         settings = replace(settings, units=max(events.count_units(file) for file in paths.values()))
     recordings = {split: _read(file, settings) for split, file in paths.items()}
-    if paths["train"].suffix == ".npz" and test is None:
+    if paths["train"].suffix.lower() == ".npz" and "test" not in paths:
         own = binary.read_npz(paths["train"], settings, "test")
         recordings |= {} if own is None else {"test": own}
     numeric = all(_is_number(label) for label in _flat(recordings["train"].y))
@@ -93,7 +95,7 @@ def from_path(
         samples[split] = _framed(Samples.of(here, recording.x, labels), frame)
     task = make_task(
         samples["train"], test=samples.get("test", given["test"]),
-        validation=samples.get("validation", given["validation"]), name=name or paths["train"].name.split(".")[0],
+        validation=samples.get("validation", given["validation"]), name=name or _name(path),
         class_names=class_names,
     )  # fmt: skip
     options = {
@@ -102,7 +104,8 @@ def from_path(
     }  # fmt: skip
     source = {
         "path": os.path.abspath(path),
-        "settings": {key: value for key, value in options.items() if value is not None},
+        # No validation data is a choice of its own.
+        "settings": {key: value for key, value in options.items() if value is not None or key == "validation"},
         "checksum": {str(file.absolute()): _checksum(file) for file in paths.values()},
     }
     return replace(task, source=source)
@@ -121,6 +124,12 @@ def _parts(path: Any, test: Any, validation: Any) -> tuple[dict[str, Path], dict
             paths[split] = _existing(split, part)
             given[split] = str(paths[split].absolute())
     return paths, given
+
+
+def _name(path: str | os.PathLike[str]) -> str:
+    """The name of a file without its endings."""
+    whole = Path(os.path.abspath(path)).name
+    return whole.split(".")[0] or whole or "own"
 
 
 def _existing(name: str, path: Any) -> Path:

@@ -114,6 +114,11 @@ def _with_header(file: Path, rows: list[Row], settings: Settings) -> Table:
     if not named and len(words) < 2:
         return Table(file, None, rows)
     header = rows[0].cells
+    for setting in ("label", "id"):
+        value = getattr(settings, setting)
+        if isinstance(value, str) and value not in header and not _is_integer(value):
+            known = ", ".join(header[:10])[:200]
+            raise DataError(f"from_path: {setting} must be a column of {file} ({known}), got {value!r}")
     twice = next((name for number, name in enumerate(header) if name and name in header[:number]), None)
     if twice is not None and twice in names:
         raise DataError(f"from_path: {file}, line {rows[0].line} must name the column {twice!r} once, got it twice")
@@ -127,15 +132,13 @@ def _with_header(file: Path, rows: list[Row], settings: Settings) -> Table:
 def _column(table: Table, name: str, value: str | int) -> int:
     """The place of a column, by its name or its number from 1; −1 is the last."""
     width = max((len(row.cells) for row in table.rows), default=0) if table.header is None else len(table.header)
-    if isinstance(value, str) and table.header is not None and value in table.header:
-        return table.header.index(value)
-    if isinstance(value, int) or _is_integer(value):
+    named = isinstance(value, str) and value in (table.header or ())
+    if not named and (isinstance(value, int) or _is_integer(value)):
         number = int(value)
         if 1 <= number <= width or number == -1:
             return number - 1 if number > 0 else width - 1
         raise DataError(f"from_path: {name} must be a column from 1 to {width} of {table.file}, got {value}")
-    known = ", ".join((table.header or [])[:10])
-    raise DataError(f"from_path: {name} must be a column of {table.file} ({known}), got {value!r}")
+    return (table.header or []).index(str(value))
 
 
 def _label_column(table: Table, settings: Settings, others: tuple[int, ...] = ()) -> int:

@@ -33,19 +33,19 @@ SHARES_PER_THREAD = 4
 Place = tuple[int, int, int, int]
 
 
-def _run(kernel: Callable[..., None], plan: np.ndarray, shares: list[np.ndarray], *rest: object) -> None:
+def run(kernel: Callable[..., None], plan: np.ndarray, shares: list[np.ndarray], *rest: object) -> None:
     """Run a kernel on every share of a plan, on as many threads as torch uses."""
     share_out(lambda tasks: kernel(plan, tasks, *rest), shares, min(torch.get_num_threads(), len(shares)))
 
 
-def plan_of(current: Tensor, resonant: bool, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[np.ndarray]]:
+def plan_of(owner: str, current: Tensor, cu_seqlens: Tensor | None) -> tuple[np.ndarray, list[np.ndarray]]:
     """Plan a call: a row (batch index, first step, length, first checkpoint) per sequence, and the tasks in shares."""
     batch, length, lanes = current.shape
     width, threads = simd.BYTES // current.element_size(), torch.get_num_threads()
     if cu_seqlens is None:
         return _even_plan(batch, length, lanes, width, threads)
     bounds = cu_seqlens.tolist()
-    require_bounds("prf" if resonant else "lif", bounds, length)
+    require_bounds(owner, bounds, length)
     starts, ends = np.array(bounds[:-1], np.int64), np.array(bounds[1:], np.int64)
     index = np.arange(len(starts), dtype=np.int64)
     plan = np.stack([np.zeros_like(index), starts, ends - starts, starts // CHUNK + index], 1)
@@ -92,13 +92,13 @@ def deal(lengths: np.ndarray, lanes: int, width: int, threads: int) -> list[np.n
 def flat(tensor: Tensor) -> tuple[np.ndarray, Place]:
     """View the memory of a tensor as one flat array, and return its strides too; copies nothing."""
     if tensor.numel() == 0:
-        return np.empty(0, _numpy(tensor.dtype)), (0, 0, 1, 0)
+        return np.empty(0, number_type(tensor.dtype)), (0, 0, 1, 0)
     strides = tensor.stride()
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
     return tensor.detach().as_strided((span,), (1,)).numpy(), (strides[0], strides[1], strides[2], 0)
 
 
-def _numpy(dtype: torch.dtype) -> Any:
+def number_type(dtype: torch.dtype) -> Any:
     return np.float64 if dtype == torch.float64 else np.float32
 
 
@@ -121,7 +121,7 @@ def forward(inputs: Inputs, state: Tensor, options: Options) -> tuple[Tensor, Te
     current, coefficients, cu_seqlens = inputs
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan, shares = plan_of(current, inputs.resonant, cu_seqlens)
+    plan, shares = plan_of("prf" if inputs.resonant else "lif", current, cu_seqlens)
     spikes = torch.empty_like(current)
     checkpoints = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
     # Padding lanes and rows between packed sequences are never written, and outputs must not expose old memory.
@@ -132,7 +132,7 @@ def forward(inputs: Inputs, state: Tensor, options: Options) -> tuple[Tensor, Te
         out, out_at = flat(spikes)
         width = simd.BYTES // current.element_size()
         kernel = forward_kernel(width, inputs.resonant, RESETS[options.reset])
-        _run(
+        run(
             kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
             widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(),
             checkpoints.view(-1).numpy(), options.reverse,
@@ -145,7 +145,7 @@ def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, options: Options
     current, coefficients, cu_seqlens = inputs
     lanes = current.shape[2]
     pitch = padded(lanes)
-    plan, shares = plan_of(current, inputs.resonant, cu_seqlens)
+    plan, shares = plan_of("prf" if inputs.resonant else "lif", current, cu_seqlens)
     sequences, states = len(plan), checkpoints.shape[0]
     grad_current = torch.empty_like(current)
     grad_state = current.new_zeros((states, sequences, lanes)) if grads.state is None else grads.state
@@ -162,10 +162,10 @@ def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, options: Options
         assert surrogate.numba is not None
         full = options.full and options.reset != "none"
         kernel = backward_kernel(width, inputs.resonant, RESETS[options.reset], full, surrogate.numba, surrogate.vector)
-        _run(
+        run(
             kernel, plan, shares, lanes, source, at, pull, pull_at, 0.0, out, out_at,
             past_cache(grad_current), widened(coefficients, pitch).view(-1).numpy(), pitch,
-            checkpoints.contiguous().view(-1).numpy(), tuple(map(_numpy(current.dtype), options.numbers)),
+            checkpoints.contiguous().view(-1).numpy(), tuple(map(number_type(current.dtype), options.numbers)),
             running.view(-1).numpy(), sums.reshape(-1), options.reverse,
         )  # fmt: skip
     total = torch.from_numpy(np.ascontiguousarray(sums.sum(1)[:, :lanes])).to(coefficients.dtype)

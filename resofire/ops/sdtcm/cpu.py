@@ -49,7 +49,7 @@ class _Walk:
         self.resonant = block.coefficients.shape[1] == 4
         self.width = simd.BYTES // block.u.element_size()
         self.threads = torch.get_num_threads()
-        self.plan = plan_of(block.u, self.resonant, block.cu_seqlens)[0]
+        self.plan = plan_of("prf" if self.resonant else "lif", block.u, block.cu_seqlens)[0]
         self.source, self.at = flat(block.u)
         self.norm = _norm_rows(block)
         self.rows = []

@@ -1,0 +1,113 @@
+"""The settings of a run chosen from its data: what `resofire fit` and `SpikingClassifier` train without tuning.
+
+All choices are here, each with its reason; docs/experiments/ucr.md has the comparison they come from.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from . import train
+from .data import Task
+from .models import ClassifierConfig
+from .nn import PRFConfig
+from .train import RunConfig
+
+# Validations in a run; each writes a checkpoint.
+VALIDATIONS = 20
+# Without a limit by the user or the budget: so many steps, and so many passes over large sets.
+STEPS, EPOCHS = 3_000, 10
+
+
+def choose(
+    task: Task, *, minutes: float | None = 5.0, epochs: int | None = None, seed: int = 0, features: int | None = None,
+    depth: int | None = None, bidirectional: bool = False, batch: int | None = None, lr: float | None = None,
+    class_weights: tuple[float, ...] | None = None,
+) -> RunConfig:  # fmt: skip
+    """The config of a run on a user's own data.
+
+    Args:
+        task: The data, of values.
+        minutes: Budget: some steps are timed and discarded, and the rest becomes the number of steps; None: no limit.
+        epochs: Most passes over the training data; None chooses.
+        seed: Seed of the run.
+        features: Channels; None chooses.
+        depth: Blocks; None chooses.
+        bidirectional: Whether blocks also run in reverse; such a network cannot be streamed or exported to C.
+        batch: Sequences per step; None chooses.
+        lr: Highest learning rate; None chooses.
+        class_weights: Weight of each class in the loss; see `balanced_weights`.
+
+    Returns:
+        The config. Its number of steps is fixed, whatever the machine does later.
+    """
+    size, longest = len(task["train"]), int(task["train"].lengths.max())
+    model = ClassifierConfig(
+        inputs=task.inputs, classes=task.classes, class_names=task.class_names, standardise=not is_sparse(task),
+        features=features or (64 if size < 2_000 else 96), depth=depth or 3, neuron=neuron(longest),
+        bidirectional=bidirectional, pool="none" if task.per_step else "mean", dropout=0.1,
+    )  # fmt: skip
+    batch = batch or choose_batch(size, longest)
+    per_epoch = max(1, size // batch)
+    steps = (epochs or max(math.ceil(STEPS / per_epoch), EPOCHS)) * per_epoch
+    config = RunConfig(
+        name=task.name, task=task.name, model=model, seed=seed, batch=batch, steps=steps, lr=lr or 5e-3,
+        weight_decay=0.05, ema=0.99, recalibrate=min(16, per_epoch), label_smoothing=0.1, class_weights=class_weights,
+        select="validation" if "validation" in task.splits else "last",
+        validate_every=max(1, steps // VALIDATIONS), gradient_dtype="auto",
+    )  # fmt: skip
+    if minutes is not None:
+        steps = min(steps, train.steps_within(config, task, minutes))
+    return replace(config, steps=steps, validate_every=max(1, steps // VALIDATIONS))
+
+
+def neuron(longest: int) -> PRFConfig:
+    """Neurons whose memories, τ/Δ steps, reach from a few steps to beyond the longest sequence."""
+    shortest = min(5.0, max(2.0, longest / 10))
+    return PRFConfig(tau=shortest, delta=(shortest / max(4.0 * longest, 10 * shortest), 1.0))
+
+
+def is_sparse(task: Task) -> bool:
+    """Whether most values are zero, as with events: to divide by a tiny deviation would make the rare ones huge."""
+    split = task["train"]
+    x = split.batch(np.arange(min(100, len(split)))).x
+    return bool((x == 0).float().mean() > 0.8)
+
+
+def choose_batch(size: int, longest: int) -> int:
+    """Sequences per step: ten steps or more in an epoch, and not so many time steps that one takes seconds."""
+    return max(1, min(size, max(8, min(64, size // 10)), max(4, 60_000 // longest)))
+
+
+def balanced_weights(task: Task) -> tuple[float, ...]:
+    """Weights of the classes that give each the same share of the loss; their mean over the training labels is 1."""
+    labels = np.asarray(task["train"].labels).reshape(-1)
+    counts = np.bincount(labels[labels >= 0], minlength=task.classes)
+    present = max(1, int((counts > 0).sum()))
+    return tuple(float(counts.sum() / (present * count)) if count else 0.0 for count in counts)
+
+
+def describe(config: RunConfig, task: Task) -> list[str]:
+    """What was chosen, as lines for people."""
+    model = config.model
+    assert isinstance(model, ClassifierConfig)
+    assert isinstance(model.neuron, PRFConfig)
+    steps = config.steps or 0
+    passes = steps * config.batch / len(task["train"])
+    low, high = _memory(model.neuron)
+    parameters = sum(value.numel() for value in model.build().parameters())
+    way = "both directions" if model.bidirectional else "causal"
+    kept = "the last weights" if config.select == "last" else f"the weights best on {config.select}"
+    return [
+        f"network   {model.depth} blocks of {model.features} channels, {way}, {parameters:,} parameters",
+        f"memory    {low:,.0f} to {high:,.0f} steps",
+        f"training  {steps:,} steps of {config.batch} sequences ({passes:,.0f} epochs), learning rate {config.lr:g}",
+        f"keeps     {kept}, averaged",
+    ]
+
+
+def _memory(neuron: PRFConfig) -> tuple[float, float]:
+    """The shortest and longest memory, in steps."""
+    taus, deltas = (value if isinstance(value, tuple) else (value, value) for value in (neuron.tau, neuron.delta))
+    return taus[0] / deltas[1], taus[1] / deltas[0]

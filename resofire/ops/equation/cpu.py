@@ -1,0 +1,79 @@
+"""A compiled equation on the CPU: memory, plan and threads around the kernels of `emit`."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..neuron_scan import chunk_rows, padded, simd
+from ..neuron_scan.cpu import flat, number_type, past_cache, plan_of, run, widened
+from ..surrogate import surrogate_from
+from .adjoint import adjoint
+from .emit import backward_source, compiled, forward_source
+from .graph import Program
+
+
+class Inputs(NamedTuple):
+    """The tensors that both passes read."""
+
+    current: Tensor  # [B, T, N], or [1, S, N] when packed
+    coefficients: Tensor  # [K, N]
+    cu_seqlens: Tensor | None
+
+
+def forward(
+    program: Program, owner: str, inputs: Inputs, state: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Spikes, final state [S, B, N] and checkpoints [S, rows, padded N] of a call."""
+    current, coefficients, cu_seqlens = inputs
+    lanes = current.shape[2]
+    pitch = padded(lanes)
+    plan, shares = plan_of(owner, current, cu_seqlens)
+    spikes = torch.empty_like(current)
+    checkpoints = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
+    # Padding lanes and rows between packed sequences are never written, and outputs must not expose old memory.
+    (checkpoints[..., lanes:] if cu_seqlens is None else checkpoints).zero_()
+    running = widened(state, pitch)
+    if current.numel():
+        source, at = flat(current)
+        out, out_at = flat(spikes)
+        kernel = compiled(forward_source(program), simd.BYTES // current.element_size())
+        run(
+            kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
+            widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(),
+            checkpoints.view(-1).numpy(), reverse,
+        )  # fmt: skip
+    return spikes, running[..., :lanes].clone(), checkpoints
+
+
+def backward(
+    program: Program, owner: str, inputs: Inputs, checkpoints: Tensor, grads: tuple[Tensor | None, Tensor | None],
+    surrogate: tuple[str, list[float]], reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of current, coefficients and initial state."""
+    current, coefficients, cu_seqlens = inputs
+    lanes = current.shape[2]
+    pitch = padded(lanes)
+    plan, shares = plan_of(owner, current, cu_seqlens)
+    sequences, states = len(plan), checkpoints.shape[0]
+    grad_current = torch.empty_like(current)
+    grad_state = current.new_zeros((states, sequences, lanes)) if grads[1] is None else grads[1]
+    running = widened(grad_state, pitch)
+    sums = np.zeros((max(1, coefficients.shape[0]), sequences, pitch))
+    if current.numel():
+        # A missing gradient is a single zero, expanded.
+        grad_spikes = current.new_zeros(1).expand(current.shape) if grads[0] is None else grads[0]
+        source, at = flat(current)
+        pull, pull_at = flat(grad_spikes.to(current.dtype))
+        out, out_at = flat(grad_current)
+        form: Any = surrogate_from(*surrogate)
+        text = backward_source(program, adjoint(program), form.vector)
+        kernel = compiled(text, simd.BYTES // current.element_size(), form.numba)
+        run(
+            kernel, plan, shares, lanes, source, at, pull, pull_at, out, out_at, past_cache(grad_current),
+            widened(coefficients, pitch).view(-1).numpy(), pitch, checkpoints.contiguous().view(-1).numpy(),
+            tuple(map(number_type(current.dtype), surrogate[1])), running.view(-1).numpy(), sums.reshape(-1), reverse,
+        )  # fmt: skip
+    total = np.ascontiguousarray(sums.sum(1)[: coefficients.shape[0], :lanes])
+    return grad_current, torch.from_numpy(total).to(coefficients.dtype), running[..., :lanes].clone()

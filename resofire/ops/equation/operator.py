@@ -1,0 +1,136 @@
+"""Compiled equations as operators of torch: schema, shapes, autograd.
+
+An operator receives a program by its key; `register` keeps those of this process.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Never
+
+import torch
+from torch import Tensor
+
+from ..neuron_scan import chunk_rows, padded
+from ..surrogate import refuse_double_backward, refuse_forward_mode
+from .graph import Program
+
+_PROGRAMS: dict[str, tuple[Program, str]] = {}
+
+
+def register(program: Program, owner: str) -> str:
+    """Keep a program for the operators; returns its key."""
+    _PROGRAMS.setdefault(program.key, (program, owner))
+    return program.key
+
+
+def _program(key: str, current: Tensor, coefficients: Tensor, cu_seqlens: Tensor | None) -> tuple[Program, str]:
+    """The program of a key, for shapes that the kernels can rely on: an exported graph calls the operator directly."""
+    if key not in _PROGRAMS:
+        raise RuntimeError(f"equation: {key} is not the key of a neuron that this process has run")
+    program, owner = _PROGRAMS[key]
+    if current.dim() != 3 or (cu_seqlens is not None and (cu_seqlens.dim() != 1 or current.shape[0] != 1)):
+        raise ValueError(f"{owner}: current must be [B, T, N], or [1, S, N] when packed, got {list(current.shape)}")
+    shape = (len(program.coefficients), current.shape[2])
+    if coefficients.shape != shape or coefficients.dtype != current.dtype:
+        raise ValueError(f"{owner}: coefficients must be {current.dtype} {list(shape)}, got {coefficients.dtype} "
+                         f"{list(coefficients.shape)}")  # fmt: skip
+    return program, owner
+
+
+def _sequences(current: Tensor, cu_seqlens: Tensor | None) -> int:
+    return current.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+
+
+@torch.library.custom_op("resofire::equation", mutates_args=())
+def forward(
+    current: Tensor,
+    coefficients: Tensor,
+    state: Tensor,
+    cu_seqlens: Tensor | None,
+    key: str,
+    surrogate: str,
+    numbers: Sequence[float],
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    # Numba takes a while to import.
+    from . import cpu
+
+    program, owner = _program(key, current, coefficients, cu_seqlens)
+    expected = (len(program.states), _sequences(current, cu_seqlens), current.shape[2])
+    if state.shape != expected or state.dtype != current.dtype:
+        raise ValueError(f"{owner}: state must be {current.dtype} {list(expected)}, got {list(state.shape)}")
+    return cpu.forward(program, owner, cpu.Inputs(current, coefficients, cu_seqlens), state, reverse)
+
+
+@forward.register_fake
+def _(
+    current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, *rest: object
+) -> tuple[Tensor, Tensor, Tensor]:
+    checkpoints = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), padded(current.shape[2])))
+    return torch.empty_like(current), torch.empty_like(state), checkpoints
+
+
+@torch.library.custom_op("resofire::equation_backward", mutates_args=())
+def backward(
+    grad_spikes: Tensor | None,
+    grad_state: Tensor | None,
+    current: Tensor,
+    coefficients: Tensor,
+    checkpoints: Tensor,
+    cu_seqlens: Tensor | None,
+    key: str,
+    surrogate: str,
+    numbers: Sequence[float],
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    from . import cpu
+
+    program, owner = _program(key, current, coefficients, cu_seqlens)
+    inputs, form = cpu.Inputs(current, coefficients, cu_seqlens), (surrogate, list(numbers))
+    return cpu.backward(program, owner, inputs, checkpoints, (grad_spikes, grad_state), form, reverse)
+
+
+@backward.register_fake
+def _(
+    grad_spikes: Tensor | None,
+    grad_state: Tensor | None,
+    current: Tensor,
+    coefficients: Tensor,
+    checkpoints: Tensor,
+    cu_seqlens: Tensor | None,
+    *rest: object,
+) -> tuple[Tensor, Tensor, Tensor]:
+    state = checkpoints.new_empty((checkpoints.shape[0], _sequences(current, cu_seqlens), current.shape[2]))
+    return torch.empty_like(current), torch.empty_like(coefficients), state
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    current, coefficients, _, cu_seqlens, *options = inputs
+    ctx.save_for_backward(current, coefficients, output[2], cu_seqlens)
+    ctx.options = options
+    ctx.set_materialize_grads(False)
+
+
+def _pull_back(ctx: Any, grad_spikes: Tensor | None, grad_state: Tensor | None, _: object) -> tuple[Any, ...]:
+    not_differentiable = (None,) * 5  # cu_seqlens and the options
+    if grad_spikes is None and grad_state is None:
+        return None, None, None, *not_differentiable
+    grads = backward(grad_spikes, grad_state, *ctx.saved_tensors, *ctx.options)
+    return *grads, *not_differentiable
+
+
+def _refuse(ctx: Any, *grads: Tensor) -> Never:
+    refuse_double_backward("a neuron")
+
+
+forward.register_autograd(_pull_back, setup_context=_save)
+backward.register_autograd(_refuse)
+
+
+def run(
+    key: str, current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, surrogate: Any,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Spikes and final state [S, B, N] of a registered program."""
+    refuse_forward_mode("a neuron", current, coefficients, state)
+    spikes, last, _ = forward(current, coefficients, state, cu_seqlens, key, surrogate.name, surrogate.numbers, reverse)
+    return spikes, last

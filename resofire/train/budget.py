@@ -1,0 +1,83 @@
+"""A budget in minutes as a number of steps: found once, by timing some steps that are then discarded."""
+
+import copy
+import time
+from itertools import islice
+
+import torch
+from torch import nn
+
+from ..data import Task
+from ..models import build
+from ..models.encoder import Encoder
+from .batches import Plan, evenly_spaced, training
+from .config import RunConfig
+from .evaluation import losses, predictions, score
+from .optimiser import optimiser
+from .processes import training_device
+
+# Steps before the timed ones (kernels are compiled in the first), and seconds and steps after which timing ends.
+WARM_UP, SECONDS, MOST = 2, 3.0, 30
+# Share of the budget that is planned; the rest is for writing files and for what takes longer than it did here.
+PLANNED = 0.9
+
+
+def steps_within(config: RunConfig, task: Task, minutes: float) -> int:
+    """How many steps of a run fit into a budget, with their validations and the final evaluation.
+
+    The result depends on the machine and its load; a run records it in its config, so that its schedule and what a
+    resumed run computes do not.
+
+    Args:
+        config: The run; `steps` and `epochs` do not matter.
+        task: Its data.
+        minutes: The budget.
+
+    Returns:
+        The number of steps, at least 1.
+    """
+    torch.manual_seed(config.seed % 2**64)
+    model: nn.Module = build(config.model).to(training_device())
+    for module in model.modules():
+        if isinstance(module, Encoder) and module.config.standardise:
+            first = next(iter(task["train"].batches(config.batch))).x.flatten(0, -2).double()
+            module.standardise(first.mean(0).numpy(), first.std(0, correction=0).numpy())
+    step = _time_steps(config, task, model)
+    forward = _time_evaluation(config, task, model)
+    left = 60 * minutes * PLANNED
+    scored = {name: -(-len(split) // config.batch) for name, split in task.splits.items()}
+    left -= forward * sum(scored.values())
+    plan = Plan.of(config, task["train"])
+    validation = scored["train" if config.select == "last" else config.select] + 1.5 * config.recalibrate
+    return max(1, int(left / (step + forward * validation / plan.between)))
+
+
+def _time_steps(config: RunConfig, task: Task, model: nn.Module) -> float:
+    """Seconds for a step, the mean over some."""
+    model = copy.deepcopy(model).train()
+    optimizer = optimiser(model, config)
+    plan = Plan(len(task["train"]) // config.batch, WARM_UP + MOST, 1)
+    begun, count = time.perf_counter(), 0
+    for number, batch in enumerate(training(task["train"], config, plan)):
+        if number == WARM_UP:
+            begun = time.perf_counter()
+        ((logits, target),) = predictions(model, [batch])
+        total, _, labels = losses(logits, target)
+        optimizer.zero_grad()
+        (total / labels.clamp(min=1)).backward()
+        optimizer.step()
+        if total.is_cuda:
+            torch.cuda.synchronize()
+        count = number + 1 - WARM_UP
+        if count >= 3 and time.perf_counter() - begun > SECONDS:
+            break
+    return (time.perf_counter() - begun) / max(1, count)
+
+
+def _time_evaluation(config: RunConfig, task: Task, model: nn.Module) -> float:
+    """Seconds for a batch of an evaluation, the mean over some."""
+    batches = [*islice(evenly_spaced(task["train"], config.batch, 3), 3)]
+    score(model, batches[:1])
+    begun = time.perf_counter()
+    score(model, batches)
+    return (time.perf_counter() - begun) / len(batches)
