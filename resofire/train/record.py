@@ -27,6 +27,13 @@ from .processes import training_device
 RUN = "run.json"
 # Records without a format are of the first one, which has neither `source` nor `own`.
 FORMAT = 2
+# Parts of a record that are read again, and what each must be.
+PARTS: dict[str, tuple[Any, str]] = {
+    "data": (dict, "a fingerprint for each split"),
+    "own": (dict | None, "the names of the user's own parts"),
+    "source": (dict | None, "a data set and its settings"),
+    "resumed": (list, "a list"),
+}
 PACKAGES = ("numpy", "numba", "lightning-fabric", "safetensors")
 
 
@@ -46,17 +53,32 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
         RunConfig.from_json(record["config"])
         if not isinstance(record.get("format", 1), int) or record.get("format", 1) > FORMAT:
             raise ValueError(f"format must be at most {FORMAT} for this version, got {record['format']!r}")
-        if not isinstance(record["devices"], int) or record["devices"] < 1:
+        if type(record["devices"]) is not int or record["devices"] < 1:
             raise ValueError(f"devices must be a positive integer, got {record['devices']!r}")
-        if not isinstance(record.get("data", {}), dict):
-            raise ValueError(f"data must be a fingerprint for each split, got {record['data']!r}")
+        _require_parts(record)
         return record
     except FileNotFoundError:
         raise RunError(f"run: {folder} is not a run folder, it has no {RUN}") from None
     except OSError as error:
         raise RunError(f"run: {file} cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise RunError(f"run: {file} cannot be used: {error}") from None
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        reason = " ".join(str(error).split())
+        raise RunError(f"run: {file} cannot be used: {reason[:300]}{' ...' if len(reason) > 300 else ''}") from None
+
+
+def _require_parts(record: dict[str, Any]) -> None:
+    """Check the parts of a record, which a damaged file may have as anything that JSON has."""
+    for name, (kind, content) in PARTS.items():
+        if name in record and not isinstance(record[name], kind):
+            raise ValueError(f"{name} must be {content}, got {record[name]!r}")
+    if record.get("gradient_dtype", "float32") not in ("float32", "bfloat16"):
+        raise ValueError(f"gradient_dtype must be float32 or bfloat16, got {record['gradient_dtype']!r}")
+    source = record.get("source") or {}
+    texts = [source[name] for name in ("name", "path") if name in source]
+    texts += [] if source.get("data_dir") is None else [source["data_dir"]]
+    complete = "arrays" in source or not texts or isinstance(source.get("settings"), dict)
+    if not complete or not all(isinstance(text, str) and "\0" not in text for text in texts):
+        raise ValueError(f"source must be {PARTS['source'][1]}, got {source!r}")
 
 
 def manifest(

@@ -102,7 +102,7 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
     # Runs of earlier versions recorded no source; their data set is that of their config.
     name, settings, place = config.task, config.task_settings, None
     if source is not None:
-        name, settings, place = source["name"], source["settings"], source["data_dir"]
+        name, settings, place = source["name"], source["settings"], source.get("data_dir")
     if data_dir is None and place is not None and Path(place).exists():
         data_dir = place
     return data.load(name, data_dir, **settings)

@@ -142,3 +142,14 @@ def test_own_files_that_claim_too_much(tmp_path, name):
     claims_too_much(tmp_path / name, name)
     with pytest.raises(DataError, match="cannot be read"):
         from_path(tmp_path / name)
+
+
+def test_one_event_does_not_fill_memory(tmp_path):
+    with h5py.File(tmp_path / "own.h5", "w") as stored:
+        for name, values in (("times", [0.0, 900.0]), ("units", [3, 99_999])):
+            rows = stored.create_dataset(f"spikes/{name}", (2,), h5py.vlen_dtype("f4"))
+            for row in (0, 1):
+                rows[row] = values
+        stored["labels"] = [0, 1]
+    with pytest.raises(DataError, match=r"at most 67108864 steps x channels, got 90001 of 100000; use a larger bin"):
+        from_path(tmp_path / "own.h5")

@@ -250,6 +250,11 @@ def test_evaluate_of_a_run_without_result(left, copy, capsys):
         ("devices", 0, "a positive integer"),
         ("data", None, "a fingerprint for each split"),
         ("data", ["train"], "a fingerprint for each split"),
+        ("own", 7, "the names of the user's own parts"),
+        ("source", 7, "a data set and its settings"),
+        ("source", {"name": 7, "settings": {}}, "a data set and its settings"),
+        ("gradient_dtype", 127, "float32 or bfloat16"),
+        ("resumed", {}, "a list"),
     ],
 )
 def test_a_damaged_record_is_refused(entry, value, expected, copy, capsys):

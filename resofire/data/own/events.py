@@ -8,6 +8,8 @@ import numpy as np
 from ..task import DataError
 from .recordings import Recordings, Settings, in_file
 
+# Steps times channels of a recording: 268 MB as float32.
+LARGEST_RECORDING = 1 << 26
 SETS, KEYS = ("spikes/times", "spikes/units", "labels"), ("extra/keys",)
 
 
@@ -37,9 +39,14 @@ def read_events(file: Path, settings: Settings) -> Recordings:
         if len(when) and steps.max() >= 1e6:
             most = f"{when.max():g} s in bins of {settings.bin:g} s"
             raise DataError(f"from_path: {where} must have fewer than a million steps, got {most}; use a larger bin")
-        counts = np.zeros((int(steps.max()) + 1 if len(when) else 1, channels), np.int64)
-        np.add.at(counts, (steps.astype(np.int64), which // settings.pool), 1)
-        x.append(np.minimum(counts, 255).astype(np.uint8))
+        length = int(steps.max()) + 1 if len(when) else 1
+        if length * channels > LARGEST_RECORDING:
+            got = f"{length} of {channels}; use a larger bin or pool"
+            raise DataError(f"from_path: {where} must have at most {LARGEST_RECORDING} steps x channels, got {got}")
+        places, times_there = np.unique(steps.astype(np.int64) * channels + which // settings.pool, return_counts=True)
+        counts = np.zeros((length, channels), np.uint8)
+        counts.reshape(-1)[places] = np.minimum(times_there, 255)
+        x.append(counts)
     return Recordings(x, labels, in_file(file))
 
 

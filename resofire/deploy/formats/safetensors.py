@@ -124,7 +124,7 @@ def _read(file: Path) -> tuple[Any, dict[str, Array]]:
             arrays = {name: opened.get_tensor(name).copy() for name in opened.keys()}  # noqa: SIM118 - not a dict
         fault = checksum.fault(file)
     except Exception as error:  # damaged files raise types that safetensors and NumPy do not document
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split())[:400]
         raise StorageError(f"{file} cannot be read, it is truncated or corrupt: {reason}") from None
     if fault:
         raise StorageError(f"{file} cannot be used, {fault}")
