@@ -14,8 +14,8 @@ from .models import ClassifierConfig
 from .nn import PRFConfig
 from .train import RunConfig
 
-# Validations in a run; each writes a checkpoint.
-VALIDATIONS = 20
+# Validations in a run, each of which writes a checkpoint: those that select weights, and those that only inform.
+VALIDATIONS, INFORMING = 10, 4
 # Without a limit by the user or the budget: so many steps, and so many passes over large sets.
 STEPS, EPOCHS = 3_000, 10
 
@@ -54,12 +54,12 @@ def choose(
     config = RunConfig(
         name=task.name, task=task.name, model=model, seed=seed, batch=batch, steps=steps, lr=lr or 5e-3,
         weight_decay=0.05, ema=0.99, recalibrate=min(16, per_epoch), label_smoothing=0.1, class_weights=class_weights,
-        select="validation" if "validation" in task.splits else "last",
-        validate_every=max(1, steps // VALIDATIONS), gradient_dtype="auto",
+        select="validation" if "validation" in task.splits else "last", gradient_dtype="auto",
     )  # fmt: skip
+    validations = INFORMING if config.select == "last" else VALIDATIONS
     if minutes is not None:
-        steps = min(steps, train.steps_within(config, task, minutes))
-    return replace(config, steps=steps, validate_every=max(1, steps // VALIDATIONS))
+        steps = min(steps, train.steps_within(config, task, minutes, validations))
+    return replace(config, steps=steps, validate_every=math.ceil(steps / validations))
 
 
 def neuron(longest: int) -> PRFConfig:

@@ -22,7 +22,7 @@ WARM_UP, SECONDS, MOST = 2, 3.0, 30
 PLANNED = 0.9
 
 
-def steps_within(config: RunConfig, task: Task, minutes: float) -> int:
+def steps_within(config: RunConfig, task: Task, minutes: float, validations: int | None = None) -> int:
     """How many steps of a run fit into a budget, with their validations and the final evaluation.
 
     The result depends on the machine and its load; a run records it in its config, so that its schedule and what a
@@ -32,6 +32,7 @@ def steps_within(config: RunConfig, task: Task, minutes: float) -> int:
         config: The run; `steps` and `epochs` do not matter.
         task: Its data.
         minutes: The budget.
+        validations: How many there will be; None: as often as the config says.
 
     Returns:
         The number of steps, at least 1.
@@ -47,9 +48,10 @@ def steps_within(config: RunConfig, task: Task, minutes: float) -> int:
     left = 60 * minutes * PLANNED
     scored = {name: -(-len(split) // config.batch) for name, split in task.splits.items()}
     left -= forward * sum(scored.values())
-    plan = Plan.of(config, task["train"])
-    validation = scored["train" if config.select == "last" else config.select] + 1.5 * config.recalibrate
-    return max(1, int(left / (step + forward * validation / plan.between)))
+    validation = forward * (scored["train" if config.select == "last" else config.select] + 1.5 * config.recalibrate)
+    if validations is not None:
+        return max(1, int((left - validations * validation) / step))
+    return max(1, int(left / (step + validation / Plan.of(config, task["train"]).between)))
 
 
 def _time_steps(config: RunConfig, task: Task, model: nn.Module) -> float:

@@ -19,17 +19,18 @@ def task(count=40, steps=20, **options):
 
 
 def test_a_budget_becomes_a_number_of_steps(monkeypatch):
-    """On a clock that advances by a second at each look: a step takes one, a batch of an evaluation a third."""
+    """On a clock that advances by a second at each look, so that nothing depends on this machine."""
     now = iter(range(10**6))
     monkeypatch.setattr(budget, "time", SimpleNamespace(perf_counter=lambda: next(now)))
     own = task()
     config = automatic.choose(own, minutes=None, epochs=50, **SMALL)
-    steps = train.steps_within(config, own, 10.0)
-    assert 200 < steps <= 0.9 * 600
+    ten, twenty = (train.steps_within(config, own, minutes) for minutes in (10.0, 20.0))
+    assert 300 < 1.9 * ten < twenty < 2.1 * ten < 1_500
+    assert train.steps_within(config, own, 10.0, validations=100) < train.steps_within(config, own, 10.0, 0)
     assert automatic.choose(own, minutes=10.0, epochs=50, **SMALL).steps <= 50 * (32 // config.batch)
     few = automatic.choose(own, minutes=0.5, epochs=1000, **SMALL)
     assert 1 <= few.steps < 40
-    assert train.steps_within(config, own, 1e-6) == 1
+    assert train.steps_within(config, own, 1e-6) == train.steps_within(config, own, 1e-6, validations=3) == 1
 
 
 def test_choices_follow_the_data():
