@@ -135,7 +135,7 @@ class BHRF(Neuron):
         _init_resonator(self, omega, offset, gamma, delta, threshold, gain)
 
     def coefficients(self) -> dict[str, Tensor]:
-        """1 - 2δ(δω²/2 + b'), δω² and the gain, each [features]; δ, γ and the threshold, each []."""
+        """1 - 2δ(δω²/2 + b'), δω² and the gain, each [features]; δ, 2δ, γ and the threshold, each []."""
         omega, offset = (in_full(value).abs() for value in (self.omega, self.offset))
         delta = self.delta
         stiffness = delta * omega**2
@@ -146,11 +146,12 @@ class BHRF(Neuron):
             gain = torch.sqrt(torch.clamp(lost, min=_SMALLEST_LOSS) * rest / 2)
         else:
             gain = torch.full_like(lost, delta)
-        return {"keep": 1 - lost, "stiffness": stiffness, "gain": gain, **_shared(self, lost)}
+        shared = {"twice": lost.new_tensor(2 * delta), **_shared(self, lost)}
+        return {"keep": 1 - lost, "stiffness": stiffness, "gain": gain, **shared}
 
     def dynamics(self, current: Any, state: Any, c: Any, spike: Any) -> tuple[Any, dict[str, Any]]:
         v = state.v + c.delta * state.u
-        u = (c.keep - 2 * c.delta * state.q) * state.u - c.stiffness * v + c.gain * current
+        u = (c.keep - c.twice * state.q) * state.u - c.stiffness * v + c.gain * current
         s = spike(u - c.threshold - state.q)
         return s, {"u": u, "v": v, "q": c.gamma * state.q + s}
 
