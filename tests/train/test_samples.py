@@ -99,7 +99,7 @@ def test_samples_of_a_run_of_your_own(tmp_path):
         own = task(kind)
         train.save_samples(own, tmp_path, 3)
         kept = train.load_samples(tmp_path)
-        expected, labels = sequences(own["train"], 3)
+        expected, _ = sequences(own["train"], 3)
         for before, after in zip(expected, sequences(kept["train"], 3, shuffle=False)[0], strict=True):
             np.testing.assert_array_equal(before, after)
         assert (kept.name, kept.classes, kept.per_step) == (own.name, own.classes, own.per_step)
