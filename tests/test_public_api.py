@@ -21,7 +21,7 @@ PRF_OPTIONS = (
 )
 LIF_OPTIONS = PRF_OPTIONS.replace("'none'", "'soft'")
 NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=1.0, backend='auto', "
-NETWORK += "class_names=None"
+NETWORK += "class_names=None, pool_steps=None"
 ENCODER = (
     f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
     "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0), "
@@ -80,7 +80,7 @@ SIGNATURES = {
     resofire.deploy.Stream.feed: "(self, x, *, every=False, spikes=None)",
     resofire.deploy.Stream.step: "(self, x)",
     resofire.deploy.quantize: ("(folded, samples, *, weight_bits=8, state_bits=16, input_bits=8, phi_bits=None)"),
-    resofire.deploy.export: "(model, to, out, samples, **options)",
+    resofire.deploy.export: "(model, to, out, samples, *, class_names=None, readout=None, **options)",
     resofire.measure.fire_rates: "(model, batches)",
     resofire.measure.count_ops: "(model, shape, rates, *, fold_norm=False)",
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .parsing import File, Folder, Model, Switch
+from .parsing import File, Folder, Model, Readout, Switch
 from .runs import SCALES_FROM, find_run, named_classes, open_model, open_samples, open_task, sequences
 from .usage import UsageError, require_one_of, require_positive, require_writable, writing
 
@@ -31,6 +31,9 @@ class Export:
     """Width of weights in c: 8, 6 or 4."""
     state_bits: int = 16
     """Width of states in c: 16, 24 or 32."""
+    readout: Readout = None
+    """How scores come about over time: mean, last, leaky:STEPS (a mean that forgets) or window:STEPS. Default: as the
+    network was trained."""
     data_dir: Folder = None
     """Folder with the files of the data set, to use instead of the sample sequences that come with the network; see
     resofire data --help."""
@@ -48,10 +51,11 @@ class Export:
         out = self.out or Path(Path(self.model).name + ENDINGS[self.to])
         require_writable("export: --out", out)
         model = open_model(self.model)
-        samples, class_names, options = self._samples()
+        samples, options = self._samples()
+        options["readout"] = self.readout
         try:
             with writing("export: --out", out):
-                checked = deploy.export(model, self.to, out, samples, class_names=class_names, **options)
+                checked = deploy.export(model, self.to, out, samples, **options)
         except deploy.VerificationError as error:
             print(f"resofire: {error}", file=sys.stderr)
             return 1
@@ -67,12 +71,13 @@ class Export:
             print(f"fixed point agrees with float on {100 * checked['agreement']:.1f} % of the samples")
         return 0
 
-    def _samples(self) -> tuple[list[Any], tuple[str, ...] | None, dict[str, Any]]:
-        """Sequences to verify with, the names of the classes, and the options of the format."""
+    def _samples(self) -> tuple[list[Any], dict[str, Any]]:
+        """Sequences to verify with, and options of the export that depend on the data."""
         folder = find_run(self.model)
         kept = open_samples(folder) if self.data_dir is None else None
         task = kept or open_task(folder, self.data_dir)
-        split, class_names = task["train"], named_classes(task.class_names)
+        split = task["train"]
+        options: dict[str, Any] = {"class_names": named_classes(task.class_names)}
         if kept is not None and self.samples > len(split):
             raise UsageError(
                 f"export: --samples must be at most {len(split)}, the sample sequences of {self.model}, got "
@@ -80,9 +85,9 @@ class Export:
             )
         if self.to != "c":
             x, _ = sequences(split, self.samples, shuffle=kept is None)
-            return [each[: self.longest] for each in x], class_names, {}
+            return [each[: self.longest] for each in x], options
         scales, _ = sequences(split, SCALES_FROM, shuffle=kept is None)
-        options = {"scales": scales, "weight_bits": self.weight_bits, "state_bits": self.state_bits}
+        options |= {"scales": scales, "weight_bits": self.weight_bits, "state_bits": self.state_bits}
         # Other sequences than those the scales come from, if there are enough.
         first = max(0, min(SCALES_FROM, len(split) - self.samples))
-        return sequences(split, self.samples, first=first, shuffle=kept is None)[0], class_names, options
+        return sequences(split, self.samples, first=first, shuffle=kept is None)[0], options

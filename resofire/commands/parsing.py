@@ -24,6 +24,7 @@ def _shown_as(metavar: str) -> Any:
 Model = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
 File = Annotated[Path | None, _shown_as("FILE")]
 Folder = Annotated[Path | None, _shown_as("FOLDER")]
+Readout = Annotated[str | None, _shown_as("POOL")]
 Count = Annotated[int | None, _shown_as("INT")]
 Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 

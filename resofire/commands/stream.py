@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from .output import LiveLine
-from .parsing import Folder, Model, Switch
+from .parsing import Folder, Model, Readout, Switch
 from .runs import Known, find_run, open_model, open_samples, open_task, what_is_known
 from .usage import UsageError, require_positive
 
@@ -26,6 +26,9 @@ class Stream:
     file: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FILE]", help_behavior_hint="")] = None
     """Numbers separated by spaces, commas or line ends, with one line per step if a step has several; a wav; or an npy
     of shape [steps] or [steps, inputs]. Default, or -: standard input."""
+    readout: Readout = None
+    """How scores come about over time: mean, last, or for signals that never end leaky:STEPS (a mean that forgets) or
+    window:STEPS (the mean of the last steps). Default: as the network was trained."""
     chunk: int = 64
     """Most steps that are read before the network runs."""
     text: Switch = False
@@ -42,9 +45,11 @@ class Stream:
         require_positive("stream: --chunk", self.chunk)
         try:
             folded, names, known = self._network()
+            if self.readout is not None:
+                folded = folded.with_readout(self.readout)
             stream = deploy.Stream(folded)
         except (TypeError, ValueError) as error:
-            raise UsageError(str(error)) from None
+            raise UsageError(f"stream: {str(error).removeprefix('stream: ')}") from None
         line, scores, ranges = LiveLine(self.json), None, known.ranges
         try:
             for chunk in self._chunks(folded, known):
@@ -288,6 +293,7 @@ def _result(names: list[str], stream: Any, scores: Any) -> dict[str, Any]:
         "steps": steps,
         "prediction": int(scores.argmax()),
         **({} if called is None else {"class": called[int(scores.argmax())]}),
+        "readout": stream.folded.readout,
         "scores": [round(float(score), 6) for score in scores],
         "fire_rates": rates,
         "mean_fire_rate": sum(rates.values()) / len(rates),

@@ -23,7 +23,7 @@ CHECKED, LONGEST, TOLERANCE = 2, 1_000, 1e-6
 
 def export(
     model: Folded | nn.Module, to: str, out: str | os.PathLike[str], samples: list[Array], *,
-    class_names: tuple[str, ...] | None = None, **options: Any,
+    class_names: tuple[str, ...] | None = None, readout: str | None = None, **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Write a network to a file, after verifying its content in memory.
 
@@ -33,6 +33,7 @@ def export(
         out: The file. If it exists, it must be a regular file.
         samples: Sequences to verify it on (and for c to calibrate on): values [T, inputs] or tokens [T].
         class_names: What the classes are called, if the network does not know it.
+        readout: mean, last, leaky:STEPS or window:STEPS instead of the network's own pool; see `Folded.with_readout`.
         options: For c those of `quantize` and `scales`, sequences to calibrate on; other formats have none.
 
     Returns:
@@ -51,6 +52,11 @@ def export(
     folded = model if isinstance(model, Folded) else fold(model)
     if folded.class_names is None and class_names is not None:
         folded = replace(folded, class_names=tuple(class_names))
+    if readout is not None:
+        try:
+            folded = folded.with_readout(readout)
+        except ValueError as error:
+            raise ExportError(f"export: {error}") from None
     fault = folded.fault()
     if fault:
         raise ExportError(f"export: the folded network cannot be used: {fault}")

@@ -10,7 +10,8 @@ is fused with an addition. So a chunk of any size and any number of streams give
 import numba
 import numpy as np
 
-# Integers of the network, then LAYER of them for each layer. TABLE, HEAD, SIGN, … are indices into the other array.
+# Integers of the network, then LAYER of them for each layer, then for LEAKY and WINDOW the STEPS of the pool. TABLE,
+# HEAD, SIGN, … are indices into the other array.
 TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, HEAD, BIAS = range(10)
 FIRST = 10
 KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, ROWS, KEEP, STATE = range(13)
@@ -19,7 +20,7 @@ LAYER = 13
 CENTRED = 2
 PRF, LIF, SPATIAL = range(3)
 NONE, SOFT, HARD = range(3)
-MEAN, LAST, EACH = range(3)
+MEAN, LAST, EACH, LEAKY, WINDOW = range(5)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -33,7 +34,7 @@ def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active,
         numbers: Everything else in the network.
         x: The chunk.
         potentials: [streams, 2, temporal neurons]: u and r.
-        totals: [streams, width of the last z], float64: sums for the mean.
+        totals: [streams, width of the last z], float64: sums for the read-out; of a WINDOW, its steps follow them.
         steps: [streams]: time steps so far.
         counts: [streams, layers]: spikes so far.
         scratch: [2, widest z].
@@ -63,8 +64,44 @@ def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active,
             if layout[POOL] == MEAN:
                 for i in range(layout[WIDTH]):
                     totals[b, i] += z[i]
+            elif layout[POOL] >= LEAKY:
+                _forget(layout, z, totals[b], steps[b])
             if each or t == x.shape[1] - 1:
                 _scores(layout, numbers, z, totals[b], steps[b], scores[b, t if each else 0])
+
+
+@numba.njit(cache=True, nogil=True)
+def _forget(layout, z, total, steps):
+    """Add a step to a leaky sum, or to that of a window."""
+    width, most = layout[WIDTH], layout[len(layout) - 1]
+    if layout[POOL] == LEAKY:
+        decay = 1 - 1 / most
+        for i in range(width):
+            total[i] = decay * total[i] + z[i]
+        return
+    slot = (steps - 1) % most
+    ring = total[width * (1 + slot) : width * (2 + slot)]
+    for i in range(width):
+        total[i] += z[i] - ring[i]
+        ring[i] = z[i]
+    # Rounding errors of sums and differences would grow for ever: now and then the sum is computed anew.
+    if slot == most - 1:
+        total[:width] = 0
+        for number in range(1, most + 1):
+            for i in range(width):
+                total[i] += total[width * number + i]
+
+
+@numba.njit(cache=True, nogil=True)
+def _weight(layout, steps):
+    """By what the sums of the read-out are divided."""
+    most = layout[len(layout) - 1]
+    if layout[POOL] == WINDOW:
+        return np.float64(min(steps, most))
+    if layout[POOL] == LEAKY and most > 1:
+        # W = λ W + 1 after `steps` steps, without a state of its own.
+        return -most * np.expm1(steps * np.log1p(-1 / most))
+    return np.float64(1 if layout[POOL] == LEAKY else steps)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -136,9 +173,10 @@ def _add_rows(layer, numbers, z, active, firing):
 @numba.njit(cache=True, nogil=True)
 def _scores(layout, numbers, z, total, steps, scores):
     classes, at = layout[CLASSES], layout[HEAD]
+    sums, weight = layout[POOL] != LAST and layout[POOL] != EACH, _weight(layout, steps)
     for k in range(classes):
         scores[k] = numbers[layout[BIAS] + k]
     for i in range(layout[WIDTH]):
-        value = total[i] / steps if layout[POOL] == MEAN else np.float64(z[i])
+        value = total[i] / weight if sums else np.float64(z[i])
         for k in range(classes):
             scores[k] += value * numbers[at + i * classes + k]

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from .kernels import HARD, MEAN, PRF, SOFT, SPATIAL
+from .kernels import HARD, LEAKY, MEAN, PRF, SOFT, SPATIAL, WINDOW
 
 # Integers of the network, then LAYER of them for each layer. TABLE, HEAD, SIGN, … are indices into `numbers`.
 TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, SHIFT, BASE, HEAD, BIAS, HEAD_DROP, TOP, BITS = range(15)
-FIRST = 15
+POOL_STEPS, LEAK_FACTOR, LEAK_SHIFT, LEAK_FRACTION, LEAK_DROP = range(15, 20)
+FIRST = 20
 KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, MOVE, ROWS, LIFT, DROP, KEEP = range(15)
 LAYER = 15
 
@@ -49,7 +50,9 @@ def walk(network, x, output):
         layer = layout[FIRST + LAYER * number : FIRST + LAYER * (number + 1)]
         most, widest = max(most, layer[COUNT]), max(widest, layer[OUTPUTS])
     z, added, active = np.zeros(widest, np.int64), np.zeros(widest, np.int32), np.zeros(most + 1, np.int64)
-    total = np.zeros(layout[WIDTH], np.int64)
+    # The last channel of a leaky sum is its weight, whose z is always 1.
+    total = np.zeros(layout[WIDTH] + 1, np.int64)
+    ring = np.zeros((layout[POOL_STEPS] if layout[POOL] == WINDOW else 0, layout[WIDTH]), np.int64)
     for t in range(len(x)):
         _input(layout, numbers, x[t], z)
         place = 0
@@ -66,12 +69,42 @@ def walk(network, x, output):
                     added[j] += row[j]
             place += n
             _synapses(network, layer, z, added)
-        for i in range(layout[WIDTH]):
-            read = _rounded(z[i], layout[HEAD_DROP])
-            total[i] = total[i] + read if layout[POOL] == MEAN else read
+        _pool(layout, z, total, ring, t)
         if len(scores) > 1 or t == len(x) - 1:
-            times = t + 1 if layout[POOL] == MEAN else 1
-            _scores(layout, numbers, total, times, scores[t if len(scores) > 1 else 0])
+            _scores(layout, numbers, total, _weight(layout, total, t + 1), scores[t if len(scores) > 1 else 0])
+
+
+@numba.njit(cache=True, nogil=True)
+def _pool(layout, z, total, ring, t):
+    for i in range(layout[WIDTH]):
+        read = _rounded(z[i], layout[HEAD_DROP])
+        if layout[POOL] == MEAN:
+            total[i] += read
+        elif layout[POOL] == LEAKY:
+            total[i] = _leaked(layout, total[i], read)
+        elif layout[POOL] == WINDOW:
+            slot = t % len(ring)
+            total[i] += read - ring[slot, i]
+            ring[slot, i] = read
+        else:
+            total[i] = read
+    if layout[POOL] == LEAKY:
+        total[layout[WIDTH]] = _leaked(layout, total[layout[WIDTH]], np.int64(1))
+
+
+@numba.njit(cache=True, nogil=True)
+def _leaked(layout, total, read):
+    return total - _rounded(total * layout[LEAK_FACTOR], layout[LEAK_SHIFT]) + (read << layout[LEAK_FRACTION])
+
+
+@numba.njit(cache=True, nogil=True)
+def _weight(layout, total, steps):
+    """What the bias is multiplied by."""
+    if layout[POOL] == LEAKY:
+        return _rounded(total[layout[WIDTH]], layout[LEAK_DROP])
+    if layout[POOL] == WINDOW:
+        return min(steps, layout[POOL_STEPS])
+    return steps if layout[POOL] == MEAN else 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -151,8 +184,9 @@ def _scores(layout, numbers, total, times, scores):
     for k in range(classes):
         scores[k] = times * numbers[layout[BIAS] + k]
     for i in range(layout[WIDTH]):
+        read = _rounded(total[i], layout[LEAK_DROP])
         for k in range(classes):
-            scores[k] += total[i] * numbers[layout[HEAD] + i * classes + k]
+            scores[k] += read * numbers[layout[HEAD] + i * classes + k]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from ..nn.counts import Count, Counts, joined
 from ..nn.folded import Folded
 
+# For each channel of the read-out and step: products, additions.
+POOL = {"mean": (0, 1), "leaky": (1, 1), "window": (0, 2)}
 # For each neuron and step: products, additions (σ z + κ is one of them), comparisons.
 NEURON = {"prf": (4, 4, 1), "lif": (1, 2, 1), "spatial": (0, 0, 1)}
 
@@ -43,8 +45,12 @@ def operations(folded: Folded, rates: Sequence[float], steps: float) -> Counts:
             )  # fmt: skip
         component = "channel linear" if spatial else "token linear"
         parts.append(Count(layer=f"{name}.rows", component=component, times=steps, ac=rate * layer.rows.size))
-    if folded.pool == "mean":
-        parts.append(Count(layer="pool", component="pool", times=steps, add=len(folded.head)))
+    products, additions = POOL.get(folded.pool, (0, 0))
+    if additions:
+        width = len(folded.head)
+        parts.append(
+            Count(layer="pool", component="pool", times=steps, multiply=products * width, add=additions * width)
+        )
     times = steps if folded.pool == "none" else 1
     parts.append(Count(layer="head", component="head", times=times, mac=folded.head.size))
     return joined("folded", steps, parts)

@@ -104,7 +104,7 @@ def quantize_observed(
     head_drop = max(0, state_bits - 24)
     head = folded.head * units[-1][:, None] * 2.0**head_drop
     score_unit = float(np.abs(head).max() / ((1 << 15) - 1)) or 1.0
-    return Quantized(
+    quantized = Quantized(
         weight_bits=weight_bits,
         state_bits=state_bits,
         phi_bits=phi_bits,
@@ -122,7 +122,14 @@ def quantize_observed(
         bias=_rounded(folded.bias / score_unit, 1 << 46),
         score_unit=score_unit,
         class_names=folded.class_names,
+        pool_steps=folded.pool_steps,
     )
+    if folded.pool == "window" and (folded.pool_steps or 0) > quantized.longest_sum:
+        raise ValueError(
+            f"quantize: a window must have at most {quantized.longest_sum} steps, so that 64 bits hold its sum, got "
+            f"{folded.pool_steps}"
+        )
+    return quantized
 
 
 def _neurons(neurons: Neurons, most: Array, unit: Array, state_bits: int, phi_bits: int) -> IntegerNeurons:

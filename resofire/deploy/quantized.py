@@ -14,8 +14,15 @@ each time step:
     score = Σ (z >>° head_drop) · head + bias                                  read-out
 
 The arrays hold η - 1, compared with >, so that never and always can be represented too. A sum over spikes is completed
-before it saturates, so the order does not matter. With pool "mean" z and bias are summed over the steps instead of
-divided: the largest score is the same. Products and sums that do not saturate fit into 64 bits.
+before it saturates, so the order does not matter. Products and sums that do not saturate fit into 64 bits.
+
+The read-out sums instead of dividing, which leaves the largest score the largest: score = Σ S · head + W · bias, with
+S = Σ z and W = steps for the pool "mean", the same over the last pool_steps steps for "window", and for "leaky"
+
+    S = S - (S · factor >>° shift) + (z << fraction),    W = W - (W · factor >>° shift) + (1 << fraction)
+
+with factor / 2^shift = 1 / pool_steps, exactly for powers of two and to 2^-15 of it for others; `drop` bits of both are
+rounded off before they meet the head. S / W is the leaky mean of z to less than 2^-fraction units of z.
 
 Each channel has a unit of its own, any real number: it is part of rows, thresholds, currents and head and costs
 nothing. Layers that add to the same channel differ by powers of two (`lift`), and so does a neuron's state; where the
@@ -23,6 +30,7 @@ range of a channel grows from layer to layer, its unit grows too (`drop`).
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +38,15 @@ from ..nn.folded import Array
 
 WEIGHT_BITS = (8, 6, 4)
 STATE_BITS = (16, 24, 32)
+
+
+class Leak(NamedTuple):
+    """The numbers of a leaky read-out, see the top of this file."""
+
+    factor: int
+    shift: int
+    fraction: int
+    drop: int
 
 
 @dataclass(frozen=True)
@@ -101,9 +118,11 @@ class Quantized:
     bias: Array
     """[classes]"""
     score_unit: float
-    """Scores times this (with pool "mean" also over the steps) approximate those of the folded network."""
+    """Scores times this over W approximate those of the folded network; W is 1 for the pools "last" and "none"."""
     class_names: tuple[str, ...] | None = None
     """What the classes are called."""
+    pool_steps: int | None = None
+    """STEPS of the pools leaky and window."""
 
     @property
     def top(self) -> int:
@@ -122,10 +141,40 @@ class Quantized:
 
     @property
     def most_steps(self) -> int:
-        """The number of steps that 64 bits can sum whatever the input (pool "mean")."""
-        largest = 1 << (self.state_bits - 1 - self.head_drop)
-        each = int((np.abs(self.head).sum(0) * largest + np.abs(self.bias)).max(initial=1))
-        return min((1 << 62) // each, (1 << 31) - 1)
+        """The number of steps that 64 bits can sum whatever the input; the pools leaky and window have no such end."""
+        return (1 << 31) - 1 if self.pool in ("leaky", "window") else min(self.longest_sum, (1 << 31) - 1)
+
+    @property
+    def longest_sum(self) -> int:
+        """The number of steps whose scores 64 bits can sum whatever the input."""
+        return (1 << 62) // self._each
+
+    @property
+    def leak(self) -> Leak:
+        """The numbers of a leaky read-out: as many bits of fraction, up to 16, as 64 bits hold whatever the input."""
+        steps = self.pool_steps or 1
+        shift = 15 + (steps - 1).bit_length()
+        factor = round((1 << shift) / steps)
+        while factor % 2 == 0:
+            factor, shift = factor // 2, shift - 1
+        # |S| never exceeds (largest z · 2^fraction + 1/2) · 2^shift / factor, where it decays as fast as it grows.
+        fraction = 16
+        while (self._largest * (1 << fraction) + 2) << shift > 1 << 62:
+            fraction -= 1
+        sums, drop = (((1 << fraction) + 1) << shift) // factor + 1, 0
+        while ((sums >> drop) + 2) * self._each > 1 << 62:
+            drop += 1
+        return Leak(factor, shift, fraction, drop)
+
+    @property
+    def _largest(self) -> int:
+        """The largest |z| that the read-out sees."""
+        return 1 << (self.state_bits - 1 - self.head_drop)
+
+    @property
+    def _each(self) -> int:
+        """The largest |score| of one step."""
+        return int((np.abs(self.head).sum(0) * self._largest + np.abs(self.bias)).max(initial=1))
 
     def encode(self, x: Array) -> Array:
         """A sequence as integer codes: tokens [T] as they are, values [T, inputs] to the nearest of 2^input_bits.

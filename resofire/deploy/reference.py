@@ -34,8 +34,35 @@ def run(folded: Folded, x: Array) -> Result:
         if layer.clear is not None:
             z = np.where(layer.clear, z.dtype.type(0), z)
         spikes.append(fired)
-    pooled = {"mean": lambda: z.mean(0), "last": lambda: z[-1], "none": lambda: z}[folded.pool]()
-    return Result(pooled @ folded.head + folded.bias, spikes)
+    return Result(pool(z, folded.pool, folded.pool_steps) @ folded.head + folded.bias, spikes)
+
+
+def pool(z: Array, how: str, steps: int | None) -> Array:
+    """The read-out of z [T, D]: [D], or z itself with pool "none"; see `resofire.nn.folded`."""
+    if how == "none":
+        return z
+    if how == "last":
+        return z[-1]
+    if how == "mean":
+        return z.mean(0)
+    return pool_each_step(z, how, steps)[-1]
+
+
+def pool_each_step(z: Array, how: str, steps: int | None) -> Array:
+    """The read-out after every step, [T, D]."""
+    if how == "mean":
+        return (np.cumsum(z, 0, np.float64) / np.arange(1, len(z) + 1)[:, None]).astype(z.dtype)
+    if how == "window":
+        assert steps is not None
+        return np.stack([z[max(0, t + 1 - steps) : t + 1].mean(0, np.float64) for t in range(len(z))]).astype(z.dtype)
+    if how == "leaky":
+        assert steps is not None
+        decay, total, weight, pooled = 1 - 1 / steps, np.zeros(z.shape[1]), 0.0, []
+        for now in z:
+            total, weight = decay * total + now, decay * weight + 1
+            pooled.append(total / weight)
+        return np.stack(pooled).astype(z.dtype)
+    return z
 
 
 def centred(folded: Folded, x: Array) -> Array:
@@ -92,8 +119,25 @@ def run_integer(quantized: Quantized, x: Array) -> Result:
     z = _rounded(z, np.int64(quantized.head_drop))
     if quantized.pool == "none":
         return Result(z @ quantized.head + quantized.bias, spikes)
-    pooled, times = (z.sum(0), len(z)) if quantized.pool == "mean" else (z[-1], 1)
-    return Result(pooled @ quantized.head + times * quantized.bias, spikes)
+    pooled, weight = _pool_integer(quantized, z)
+    return Result(pooled @ quantized.head + weight * quantized.bias, spikes)
+
+
+def _pool_integer(quantized: Quantized, z: Array) -> tuple[Array, int]:
+    """The sum of the read-out [D] and its weight."""
+    if quantized.pool == "last":
+        return z[-1], 1
+    if quantized.pool == "window":
+        z = z[-(quantized.pool_steps or 0) :]
+    if quantized.pool != "leaky":
+        return z.sum(0), len(z)
+    leak, total = quantized.leak, np.zeros(z.shape[1] + 1, np.int64)
+    shift = np.int64(leak.shift)
+    # The weight is one more channel, whose z is always 1.
+    for now in np.pad(z, ((0, 0), (0, 1)), constant_values=1):
+        total = total - _rounded(total * leak.factor, shift) + (now << leak.fraction)
+    total = _rounded(total, np.int64(leak.drop))
+    return total[:-1], int(total[-1])
 
 
 def encoded(quantized: Quantized, x: Array) -> Array:

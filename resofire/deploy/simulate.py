@@ -59,12 +59,14 @@ class Simulation:
 def _pack(quantized: Quantized) -> k.Network:
     q, packer = quantized, Packer(np.int64)
     layout = np.zeros(k.FIRST + k.LAYER * len(q.layers), np.int64)
+    factor, shift, fraction, drop = q.leak if q.pool == "leaky" else (0, 0, 0, 0)
     place(layout, {
         k.TOKENS: q.tokens, k.INPUTS: 1 if q.tokens else len(q.table), k.ENTRY: q.table.shape[1],
         k.WIDTH: q.head.shape[0], k.CLASSES: q.head.shape[1], k.POOL: POOLS.index(q.pool), k.LAYERS: len(q.layers),
         k.TABLE: packer.add(q.table), k.SHIFT: packer.add(q.shift), k.BASE: packer.add(q.base),
         k.HEAD: packer.add(q.head), k.BIAS: packer.add(q.bias), k.HEAD_DROP: q.head_drop, k.TOP: q.top,
-        k.BITS: q.phi_bits,
+        k.BITS: q.phi_bits, k.POOL_STEPS: q.pool_steps or 0, k.LEAK_FACTOR: factor, k.LEAK_SHIFT: shift,
+        k.LEAK_FRACTION: fraction, k.LEAK_DROP: drop,
     })  # fmt: skip
     start = 0
     for number, layer in enumerate(q.layers):

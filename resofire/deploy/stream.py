@@ -1,7 +1,7 @@
 """A trained network as a stream: one time step in, scores out, with a state of constant size.
 
-The state is two numbers for each temporal neuron, and the sums of the read-out. The size of the chunks makes no
-difference, not to a bit.
+The state is two numbers for each temporal neuron, and the sums of the read-out; with the pool "window" also its steps.
+The size of the chunks makes no difference, not to a bit.
 """
 
 import hashlib
@@ -66,9 +66,10 @@ class Stream:
         counts = [layer.neurons[0].count for layer in folded.layers]
         temporal = sum(layer.neurons[0].count for layer in folded.layers if layer.neurons[0].kind != "spatial")
         widest = max(folded.table.shape[1], *(layer.rows.shape[1] for layer in folded.layers))
+        ring = (folded.pool_steps or 0) if folded.pool == "window" else 0
         self._state = _State(
             potentials=np.zeros((streams, 2, temporal), folded.dtype),
-            totals=np.zeros((streams, len(folded.head)), np.float64),
+            totals=np.zeros((streams, len(folded.head) * (1 + ring)), np.float64),
             steps=np.zeros(streams, np.int64),
             counts=np.zeros((streams, len(folded.layers)), np.int64),
         )
@@ -85,8 +86,8 @@ class Stream:
             spikes: A writable array of zeros [streams, steps, neurons] of uint8 in which the spikes are set, if given.
 
         Returns:
-            Scores [streams, classes] over all steps so far (pool "none" and "last": of the last step); with `every`,
-            [streams, steps, classes].
+            Scores [streams, classes] over all steps so far, as the pool weights them (pool "none" and "last": of the
+            last step); with `every`, [streams, steps, classes].
 
         Raises:
             ValueError: The chunk has another shape, or holds something that is no finite number or no token; or
@@ -229,6 +230,8 @@ def _pack(folded: Folded) -> _Network:
         raise ValueError("stream: the network is bidirectional: it needs whole sequences and cannot be streamed")
     packer = Packer(folded.dtype)
     layout = np.zeros(k.FIRST + k.LAYER * len(folded.layers), np.int64)
+    if folded.pool_steps is not None:
+        layout = np.append(layout, folded.pool_steps)
     if folded.origin is not None:
         packer.add(folded.origin)
     place(layout, {

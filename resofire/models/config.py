@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..nn import Config, NeuronConfig, PRFConfig
 from ..nn.config import added, as_config
-from ..nn.folded import POOLS
+from ..nn.folded import pool_fault
 from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, SPATIAL, require_clock, require_share
 from ..ops import ATan, Surrogate
 from ..ops.checks import require_choice, require_count, require_real
 
 if TYPE_CHECKING:
     from .network import Network
+
+# A window is for streams only (`deploy`): a network is trained with these.
+POOLS = ("mean", "last", "none", "leaky")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,8 @@ class NetworkConfig(Config):
     """The temporal neuron: a config such as `PRFConfig()`, or a Neuron class, which means its defaults. On the command
     line the class is chosen by its name in lower case: --model.neuron bhrf --model.neuron.gamma 0.8."""
     pool: str = "mean"
-    """How the stream becomes one vector: mean over the true length, last step, or none: logits at every step."""
+    """How the stream becomes one vector: mean over the true length, last step, leaky: a mean that forgets, for signals
+    that never end, or none: logits at every step."""
     rate_target: float | None = None
     """Regularise the fire rate of each layer towards this value, see `Network.penalised`."""
     rate_weight: float = 1.0
@@ -36,6 +40,8 @@ class NetworkConfig(Config):
     """How the Linears on spikes run, or whole blocks, see `nn.SDTCM`; the neuron has a backend of its own."""
     class_names: tuple[str, ...] | None = None
     """What the classes are called, for reports, streams and exported files."""
+    pool_steps: int | None = None
+    """Steps that the pool leaky remembers: those of age t count (1 - 1/pool_steps)^t."""
     _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
 
     def __post_init__(self) -> None:
@@ -46,6 +52,9 @@ class NetworkConfig(Config):
                 raise ValueError(f"{owner}: {item.name} must be True or False, got {getattr(self, item.name)!r}")
         object.__setattr__(self, "neuron", as_config(owner, "neuron", self.neuron))
         require_choice(owner, "pool", self.pool, POOLS)
+        fault = pool_fault(self.pool, self.pool_steps)
+        if fault:
+            raise ValueError(f"{owner}: {fault}")
         require_choice(owner, "backend", self.backend, self._backends)
         if self.rate_target is not None and not (_real(self.rate_target) and 0 <= self.rate_target <= 1):
             raise ValueError(f"{owner}: rate_target must be None or from 0 to 1, got {self.rate_target!r}")

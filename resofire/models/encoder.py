@@ -55,7 +55,7 @@ class Encoder(nn.Module):
             return self.norm.pooled(stream, sequences.cu_seqlens), sequences
         if self.norm is not None:
             stream = self.norm(stream)
-        return sequences.pool(stream, self.config.pool), sequences
+        return sequences.pool(stream, self.config.pool, self.config.pool_steps), sequences
 
     def init_state(self, batch: int, *, owner: str = "Encoder") -> StreamState:
         require_count(f"{owner}.init_state", "batch", batch)
@@ -78,7 +78,7 @@ class Encoder(nn.Module):
             layers.append(last)
         if self.norm is not None:
             stream = self.norm(stream)
-        return advance(tuple(layers), state, stream)
+        return advance(tuple(layers), state, stream, self.config.pool_steps)
 
     @torch.no_grad()
     def standardise(self, mean: Array, deviation: Array) -> None:
@@ -148,6 +148,7 @@ class Encoder(nn.Module):
             tokens=tokens,
             layers=tuple(layers),
             pool=self.config.pool,
+            pool_steps=self.config.pool_steps,
             head=(head * c).T.copy(),
             bias=bias + head @ d,
             origin=to_array(self.get_buffer("input_mean")) if self.config.standardise else None,
@@ -174,7 +175,7 @@ class Encoder(nn.Module):
         features, pool = self.config.features, self.config.pool
         parts = count_pool(pool, features, steps, vectors)
         if self.norm is not None and not fold_norm:
-            # "mean" and "last" leave one vector per sequence, and the norm is applied to that.
+            # The pool leaves one vector per sequence, and the norm is applied to that.
             parts.append(count_norm("encoder.norm", features, steps if pool == "none" else vectors))
         return parts
 

@@ -82,7 +82,7 @@ class Feedforward(Network):
                 linear.get_parameter("weight").mul_(config.gain)
         # The mean of spikes is no spike train, which a backend for those would refuse.
         self.linears.append(
-            SpikeLinear(hidden[-1], classes, backend="auto" if config.pool == "mean" else config.backend)
+            SpikeLinear(hidden[-1], classes, backend="auto" if config.pool in ("mean", "leaky") else config.backend)
         )
 
     def forward(self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
@@ -105,7 +105,7 @@ class Feedforward(Network):
         for linear, neuron in self._layers():
             x, _ = neuron.scan(linear(x), None, cu_seqlens=sequences.cu_seqlens)
         # The mean over time of the last Linear's output is the Linear of the spikes' mean, which is cheaper.
-        logits = self.linears[-1](sequences.pool(x, self.config.pool))
+        logits = self.linears[-1](sequences.pool(x, self.config.pool, self.config.pool_steps))
         return sequences.restore(logits) if self.config.pool == "none" else logits
 
     def init_state(self, batch: int) -> StreamState:
@@ -124,7 +124,7 @@ class Feedforward(Network):
         for (linear, neuron), layer in zip(self._layers(), state.layers, strict=True):
             x, last = neuron.step(linear(x), layer)
             layers.append(last)
-        pooled, state = advance(tuple(layers), state, x)
+        pooled, state = advance(tuple(layers), state, x, self.config.pool_steps)
         return self.linears[-1](pooled), state
 
     def _layers(self) -> list[tuple[nn.Module, Any]]:
@@ -149,6 +149,7 @@ class Feedforward(Network):
             tokens=False,
             layers=layers,
             pool=self.config.pool,
+            pool_steps=self.config.pool_steps,
             head=np.eye(len(biases[-1])),
             bias=biases[-1],
             class_names=self.config.class_names,
@@ -168,8 +169,8 @@ class Feedforward(Network):
             following, name = self.linears[number + 1], f"linears.{number + 1}"
             if number + 1 < len(self.neurons):
                 parts.append(count_synapses(following, name, "token linear", active, steps))
-            elif self.config.pool == "mean":
-                parts += count_pool("mean", self.widths[-1], steps, 1, active)
+            elif self.config.pool in ("mean", "leaky"):
+                parts += count_pool(self.config.pool, self.widths[-1], steps, 1, active)
                 parts.append(count_dense(following, name, "head", 1))
             else:
                 # With pool "last" the mean rate stands in for that of the last step, which is not known by itself.

@@ -16,7 +16,7 @@ from .sequences import StreamState, require_lengths
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalConfig(EncoderConfig):
-    """The settings of a `Retrieval`. Its pool is "mean" or "last"."""
+    """The settings of a `Retrieval`. Its pool is "mean", "last" or "leaky"."""
 
     classes: int = 2
     """Number of classes."""
@@ -25,7 +25,7 @@ class RetrievalConfig(EncoderConfig):
         super().__post_init__()
         require_count("RetrievalConfig", "classes", self.classes)
         require_class_names("RetrievalConfig", self.class_names, self.classes)
-        require_choice("RetrievalConfig", "pool", self.pool, ("mean", "last"))
+        require_choice("RetrievalConfig", "pool", self.pool, ("mean", "last", "leaky"))
 
     def build(self) -> "Retrieval":
         return Retrieval(self)

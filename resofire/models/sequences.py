@@ -21,19 +21,35 @@ class Sequences(NamedTuple):
     places: Tensor | None = None  # [S]: where in the flattened [B, T] each step was, only if packed from `lengths`
     steps: int = 0  # T, only if packed from `lengths`
 
-    def pool(self, stream: Tensor, how: str) -> Tensor:
-        """[B, D]: each sequence's mean over its true length, or its last step; an empty one gives zeros."""
+    def pool(self, stream: Tensor, how: str, steps: int | None = None) -> Tensor:
+        """[B, D]: each sequence's mean over its true length, leaky mean or last step; an empty one gives zeros."""
         if how == "none":
             return stream
         if stream.shape[1] == 0:
             # Keep the graph: a process with an empty share must still take part in the backward pass's collectives.
             return stream.new_zeros(self.batch, stream.shape[2]) + stream.sum()
+        if how == "leaky":
+            assert steps is not None
+            return self._leaky(stream, 1 - 1 / steps)
         if self.cu_seqlens is None:
             return stream.mean(1) if how == "mean" else stream[:, -1]
         if how == "mean":
             return moments(stream, self.cu_seqlens)[0].to(stream.dtype)
         bounds = self.cu_seqlens.long()
         return torch.where(bounds.diff()[:, None] > 0, stream[0, (bounds[1:] - 1).clamp(min=0)], 0)
+
+    def _leaky(self, stream: Tensor, decay: float) -> Tensor:
+        """The mean in which a step of age t counts decay^t."""
+        places = torch.arange(stream.shape[1], device=stream.device)
+        if self.cu_seqlens is None:
+            weights = decay ** (stream.shape[1] - 1 - places).double()
+            return torch.einsum("btd,t->bd", stream, (weights / weights.sum()).to(stream.dtype))
+        bounds = self.cu_seqlens.long()
+        sequence = torch.searchsorted(bounds[1:], places, right=True)
+        weights = decay ** (bounds[1:][sequence] - 1 - places).double()
+        sums = weights.new_zeros(self.batch).index_add(0, sequence, weights)
+        share = (weights / sums[sequence]).to(stream.dtype)
+        return stream.new_zeros(self.batch, stream.shape[2]).index_add(0, sequence, stream[0] * share[:, None])
 
     def restore(self, y: Tensor) -> Tensor:
         """Puts [1, S, C] back to [B, T, C], zeros behind each end, only if packed from `lengths`."""
@@ -46,7 +62,7 @@ class Sequences(NamedTuple):
 class StreamState(NamedTuple):
     """What a network carries from one time step to the next: its layers' states, and the running sum of the read-out.
 
-    The sum is in float64, as a stream has no end; it and the count [B] are None unless the pool is "mean".
+    The sum is in float64, as a stream has no end; it and the count [B] are None unless the pool is "mean" or "leaky".
     """
 
     layers: tuple[Any, ...]
@@ -56,17 +72,26 @@ class StreamState(NamedTuple):
 
 def start(layers: tuple[Any, ...], pool: str, batch: int, features: int, device: torch.device) -> StreamState:
     """The state before the first step."""
-    if pool != "mean":
+    if pool not in ("mean", "leaky"):
         return StreamState(layers, None, None)
     total = torch.zeros(batch, features, dtype=torch.float64, device=device)
     return StreamState(layers, total, torch.zeros(batch, dtype=torch.int64, device=device))
 
 
-def advance(layers: tuple[Any, ...], state: StreamState, stream: Tensor) -> tuple[Tensor, StreamState]:
-    """What one more step [B, D] makes of the read-out."""
+def advance(
+    layers: tuple[Any, ...], state: StreamState, stream: Tensor, pool_steps: int | None
+) -> tuple[Tensor, StreamState]:
+    """What one more step [B, D] makes of the read-out; with `pool_steps` the mean is leaky."""
     if state.total is None or state.steps is None:
         return stream, StreamState(layers, None, None)
-    total, steps = state.total + stream, state.steps + 1
+    steps = state.steps + 1
+    if pool_steps is not None:
+        decay = 1 - 1 / pool_steps
+        total = decay * state.total + stream
+        # W = λ W + 1 after `steps` steps, without a state of its own.
+        weight = (1 - decay ** steps.double()) / (1 - decay)
+        return (total / weight[:, None]).to(stream.dtype), StreamState(layers, total, steps)
+    total = state.total + stream
     return (total / steps[:, None]).to(stream.dtype), StreamState(layers, total, steps)
 
 

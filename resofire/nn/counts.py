@@ -218,20 +218,23 @@ def count_residual(name: str, features: int, times: float) -> Count:
 
 
 def count_pool(pool: str, features: int, steps: float, vectors: int, active: float | None = None) -> list[Count]:
-    """Count a pool over time: a running sum for "mean", nothing otherwise.
+    """Count a pool over time: a running sum for "mean", one that decays for "leaky", nothing otherwise.
 
     Args:
-        pool: "mean", "last" or "none".
+        pool: "mean", "leaky", "last" or "none".
         features: Channels.
         steps: Time steps per inference.
         vectors: Pooled vectors per inference.
         active: Spikes per step where the features are spikes: then the sum is a counter that only spikes add to.
     """
-    if pool != "mean":
+    if pool not in ("mean", "leaky"):
         return []
-    moved = features if active is None else active
+    # A sum that decays is read and written whole, whichever channels fire.
+    leaky = pool == "leaky"
+    moved = features if active is None or leaky else active
     every = Count(
         layer="pool.sum", component="pool", times=steps, add=features if active is None else 0, ac=active or 0,
+        multiply=features if leaky else 0,
         state_read=NUMBER * moved, state_written=NUMBER * moved,
         activations_read=(NUMBER if active is None else SPIKE) * features,
     )  # fmt: skip

@@ -13,6 +13,17 @@ weight rows of the neurons that fire:
 the threshold. The only products in a layer are in the rotation or decay of the state: 4 for a PRF, 1 for a LIF, none
 for a spatial neuron. Everything else is additions and comparisons.
 
+The read-out makes one vector of the z of all steps so far, of which `head` makes scores:
+
+    mean        Σ z / steps
+    last        z of the last step; none: the same, with scores at every step
+    leaky       S / W with S = λ S + z, W = λ W + 1, λ = 1 - 1/pool_steps: a mean that forgets. At the beginning it is
+                nearly the mean, and it is normalised at every step
+    window      the mean over the last pool_steps steps, or over all if there are fewer
+
+`leaky` and `window` are for signals that never end. A leaky mean needs no more memory than a mean, a window that of
+pool_steps vectors.
+
 How to fold. The stream of a residual network is written as u = c z + d with constants c, d per channel. A bias goes
 into d; a weight row is divided by c; a norm γ(u - μ)/√(σ² + ε) + β on the stream only changes c and d. A neuron that
 reads u reads z with another threshold, from the other side where c is negative. Where γ = 0 the norm forgets the
@@ -38,7 +49,9 @@ from torch import Tensor, nn
 Array = NDArray[Any]
 KINDS = ("prf", "lif", "spatial")
 RESETS = ("none", "soft", "hard")
-POOLS = ("mean", "last", "none")
+POOLS = ("mean", "last", "none", "leaky", "window")
+# The largest pool_steps of the read-outs that have them.
+MOST_STEPS = {"leaky": 1 << 20, "window": 1 << 16}
 # The float arrays of a group of neurons.
 NUMBERS = ("threshold", "current", "phi_re", "phi_im")
 _NO_SUCH_RESET = (("prf", "hard"), ("spatial", "soft"), ("spatial", "hard"))
@@ -107,7 +120,7 @@ class Folded:
     tokens: bool
     layers: tuple[Layer, ...]
     pool: str
-    """mean over the steps, last step, or none: scores at every step."""
+    """How the scores come about: mean, last, none, leaky or window, see the top of this file."""
     head: Array
     """[last D, classes]: scores = pooled z · head + bias."""
     bias: Array
@@ -116,6 +129,31 @@ class Folded:
     """[inputs]: what is subtracted from values; None for tokens, and where it is zero."""
     class_names: tuple[str, ...] | None = None
     """What the classes are called."""
+    pool_steps: int | None = None
+    """STEPS of the pools leaky and window; None for the others."""
+
+    @property
+    def readout(self) -> str:
+        """The pool as `with_readout` takes it: mean, last, none, leaky:STEPS or window:STEPS."""
+        return self.pool if self.pool_steps is None else f"{self.pool}:{self.pool_steps}"
+
+    def with_readout(self, readout: str) -> "Folded":
+        """The same network with another read-out; it needs no training, but one trained that way may be better.
+
+        Args:
+            readout: mean, last, leaky:STEPS or window:STEPS.
+
+        Raises:
+            ValueError: It is none of these, or STEPS is out of range.
+        """
+        pool, colon, text = readout.partition(":") if isinstance(readout, str) else ("", "", "")
+        steps = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+        if pool not in POOLS or (pool == "none" and self.pool != "none") or bool(colon) != (pool in MOST_STEPS):
+            raise ValueError(f"readout must be mean, last, leaky:STEPS or window:STEPS, got {readout!r}")
+        fault = pool_fault(pool, text if colon and steps is None else steps)
+        if fault:
+            raise ValueError(f"readout: {fault}")
+        return replace(self, pool=pool, pool_steps=steps)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -142,6 +180,9 @@ class Folded:
             return f"table must be float32 or float64, got {self.dtype}"
         if not isinstance(self.tokens, bool) or self.pool not in POOLS:
             return f"tokens must be a bool and pool one of {', '.join(POOLS)}, got {self.tokens!r}, {self.pool!r}"
+        fault = pool_fault(self.pool, self.pool_steps)
+        if fault:
+            return fault
         for name, array in (("table", self.table), ("head", self.head)):
             if array.ndim != 2 or not array.size:
                 return f"{name} must have two dimensions and be filled, got {list(array.shape)}"
@@ -206,6 +247,16 @@ class Folded:
         classes = self.head.shape[1]
         yield "head", self.head, (width, classes)
         yield "bias", self.bias, (classes,)
+
+
+def pool_fault(pool: str, steps: object) -> str | None:
+    """What is wrong with the STEPS of a pool, in one sentence; None if nothing is."""
+    most = MOST_STEPS.get(pool)
+    if most is None:
+        return None if steps is None else f"pool_steps must be None for pool {pool}, got {steps!r}"
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= most:
+        return f"pool_steps must be an integer from 1 to {most} for pool {pool}, got {steps!r}"
+    return None
 
 
 def fold_method(module: nn.Module) -> Callable[..., Any]:

@@ -29,6 +29,7 @@ CASES = {
     "pool none": replace(BASE, pool="none", prenorm=False),
     "feedforward": FeedforwardConfig(sizes=(2, 6, 5, 3), neuron=PRF),
     "feedforward lif": FeedforwardConfig(sizes=(2, 6, 5, 3), neuron=LIFConfig(threshold=0.3), pool="none"),
+    "pool leaky": replace(BASE, pool="leaky", pool_steps=7),
 }
 
 

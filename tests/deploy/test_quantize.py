@@ -117,6 +117,16 @@ def plainly(network, x):
     read = [[drop(value, network.head_drop) for value in now] for now in z]
     pooled = {"none": read, "last": read[-1:], "mean": [[sum(column) for column in zip(*read, strict=True)]]}
     times = len(read) if network.pool == "mean" else 1
+    if network.pool == "leaky":
+        factor, shift, fraction, drops = network.leak
+        total = [0] * (1 + len(read[0]))
+        for values in read:
+            total = [
+                t - drop(t * factor, shift) + value * 2**fraction for t, value in zip(total, [*values, 1], strict=True)
+            ]
+            assert max(map(abs, total)) * factor < 2**62
+        *values, times = (drop(t, drops) for t in total)
+        pooled["leaky"] = [values]
     head, bias = network.head.tolist(), network.bias.tolist()
     scores = [
         [times * b + sum(v * row[k] for v, row in zip(values, head, strict=True)) for k, b in enumerate(bias)]

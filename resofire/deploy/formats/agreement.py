@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...nn.folded import Array, Folded, Layer, Neurons
-from ..reference import Result, both_directions, run, step
+from ..reference import Result, both_directions, pool_each_step, run, step
 
 # The distance from the threshold that is a tie, relative to the threshold and the largest potential of that neuron.
 TIES = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
@@ -81,10 +81,8 @@ class Agreement:
 
 def run_each_step(folded: Folded, x: Array) -> Result:
     """As `reference.run`, with the scores after every step [T, classes]."""
-    scores, spikes = run(replace(folded, pool="none"), x)
-    if folded.pool == "mean":
-        scores = (np.cumsum(scores, 0, np.float64) / np.arange(1, len(scores) + 1)[:, None]).astype(folded.dtype)
-    return Result(scores, spikes)
+    scores, spikes = run(replace(folded, pool="none", pool_steps=None), x)
+    return Result(pool_each_step(scores, folded.pool, folded.pool_steps), spikes)
 
 
 def _require_ties(folded: Folded, x: Array, number: int, different: Array) -> None:
@@ -92,7 +90,7 @@ def _require_ties(folded: Folded, x: Array, number: int, different: Array) -> No
     width = layer.neurons[0].count
     # The layers below alone, with their accumulators as scores.
     eye, zero = np.eye(width, dtype=folded.dtype), np.zeros(width, folded.dtype)
-    z = run(replace(folded, layers=folded.layers[:number], pool="none", head=eye, bias=zero), x).scores
+    z = run(replace(folded, layers=folded.layers[:number], pool="none", pool_steps=None, head=eye, bias=zero), x).scores
     distances = _distances(layer, z)[: len(different)]
     resets = np.concatenate([np.full(group.count, group.reset != "none") for group in layer.neurons])
     for neuron in np.flatnonzero(different.any(0)):

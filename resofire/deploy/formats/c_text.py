@@ -26,7 +26,7 @@ TOP = """/* A spiking network in fixed point, written by resofire: {weight} bit 
  * C99, no heap, no floating point. Include it in one file only: it contains the constants.
  *{input}
  * A score times {unit:.9g}{over} approximates the trained network's; {name}_best returns the class with
- * the largest. States saturate at -{top} and {top}. Right shifts round half up: (x + 2^(s-1)) >> s.
+ * the largest.{memory} States saturate at -{top} and {top}. Right shifts round half up: (x + 2^(s-1)) >> s.
  * Define {upper}_SPIKE(layer, neuron) before the #include to be called for every spike.
  */
 #ifndef {upper}_H
@@ -55,7 +55,9 @@ class Text:
 
     def __init__(self, quantized: Quantized, name: str) -> None:
         self.q, self.name, self.upper = quantized, name, name.upper()
-        self.mean = quantized.pool == "mean"
+        self.mean, self.leaky = quantized.pool == "mean", quantized.pool == "leaky"
+        self.window = (quantized.pool_steps or 0) if quantized.pool == "window" else 0
+        self.sums = bool(self.mean or self.leaky or self.window)
         self.state = "int16_t" if quantized.state_bits == 16 else "int32_t"
         value = "uint8_t" if quantized.input_bits <= 8 else "uint16_t"
         self.parameter = "uint32_t token" if quantized.tokens else f"const {value} x[{len(quantized.table)}]"
@@ -75,6 +77,7 @@ class Text:
             place += layer.neurons[0].count
             temporal += 0 if layer.neurons[0].kind == "spatial" else layer.neurons[0].count
         self._step()
+        self._weight()
         self._scores()
         self._class_names()
         self.parts.append("#endif\n")
@@ -91,13 +94,26 @@ class Text:
         self.parts.append(
             TOP.format(
                 name=self.name, upper=self.upper, weight=q.weight_bits, state=q.state_bits, top=q.top,
-                unit=q.score_unit, over=" / steps" if self.mean else "",
+                unit=q.score_unit, over=" / steps" if self.mean else f" / {self.name}_weight" if self.sums else "",
                 example="token" if q.tokens else "values", input=described,
-                when="of all steps so far" if self.mean else "of the last step",
+                when=self._when(), memory=self._memory(),
                 inputs=1 if q.tokens else len(q.table), classes=len(q.bias), layers=len(q.layers), neurons=q.neurons,
                 steps=f"#define {self.upper}_MOST_STEPS {q.most_steps}\n" if self.mean else "",
             )
         )  # fmt: skip
+
+    def _when(self) -> str:
+        if self.leaky:
+            return f"of a mean that forgets, with a memory of {self.q.pool_steps} steps"
+        if self.window:
+            return f"of the last {self.window} steps"
+        return "of all steps so far" if self.mean else "of the last step"
+
+    def _memory(self) -> str:
+        if not self.window:
+            return ""
+        size = self.window * self.last * (2 if self.q.state_bits == 16 else 4)
+        return f" The window takes {size} bytes of the state.\n *"
 
     def _saturation(self) -> None:
         # With 32-bit states no sum is narrow, and comparing one with the bounds would be a compiler warning.
@@ -153,9 +169,12 @@ class Text:
         temporal = max(1, sum(group.count for group in groups))
         widest = max(self.entry, *(layer.rows.shape[1] for layer in q.layers))
         r = f"    {self.state} r[{temporal}];\n" if any(group.kind == "prf" for group in groups) else ""
+        extra = "    int64_t weight;\n" if self.leaky else ""
+        if self.window:
+            extra = f"    {self.state} ring[{self.window * self.last}];\n    uint32_t slot, filled;\n"
         self.parts.append(
             f"typedef struct {{\n    {self.state} u[{temporal}];\n{r}"
-            f"    int{64 if self.mean else 32}_t read[{self.last}];\n"
+            f"    int{64 if self.sums else 32}_t read[{self.last}];\n{extra}"
             "    uint32_t steps;\n"
             f"    uint32_t spikes[{len(q.layers)}]; /* of each layer so far; they wrap around */\n"
             f"    int32_t z[{widest}]; /* of this step only */\n"
@@ -306,6 +325,22 @@ class Text:
                 f"        return 0;\n    s->steps++;\n"
                 f"    for (int i = 0; i < {self.last}; i++)\n        s->read[i] += {z};\n"
             )
+        elif self.leaky:
+            one = f"((int64_t)1 << {q.leak.fraction})"
+            kept = (
+                f"    s->steps++;\n    for (int i = 0; i < {self.last}; i++)\n"
+                f"        s->read[i] += {z} * {one} - {self._leaked('s->read[i]')};\n"
+                f"    s->weight += {one} - {self._leaked('s->weight')};\n"
+            )
+        elif self.window:
+            kept = (
+                f"    s->steps++;\n    for (int i = 0; i < {self.last}; i++) {{\n"
+                f"        {self.state} *const old = s->ring + s->slot * {self.last}u + i;\n"
+                f"        const int32_t now = {z};\n\n"
+                f"        s->read[i] += now - *old;\n        *old = ({self.state})now;\n    }}\n"
+                f"    s->slot = s->slot + 1 == {self.window}u ? 0 : s->slot + 1;\n"
+                f"    if (s->filled < {self.window}u)\n        s->filled++;\n"
+            )
         else:
             kept = f"    s->steps++;\n    for (int i = 0; i < {self.last}; i++)\n        s->read[i] = {z};\n"
         self.parts.append(
@@ -315,14 +350,31 @@ class Text:
             f"    {n}_input(s, {self.argument});\n{calls}{kept}    return 0;\n}}\n\n"
         )
 
+    def _leaked(self, total: str) -> str:
+        """What a leaky sum loses in a step."""
+        factor = "" if self.q.leak.factor == 1 else f" * {self.q.leak.factor}"
+        return f"{self.name}_drop64({total}{factor}, {self.q.leak.shift})"
+
+    def _weight(self) -> None:
+        if not self.leaky and not self.window:
+            return
+        value = f"{self.name}_drop64(s->weight, {self.q.leak.drop})" if self.leaky else "(int64_t)s->filled"
+        self.parts.append(
+            f"/* What the scores are to be divided by. */\n"
+            f"static inline int64_t {self.name}_weight(const {self.name}_state *s)\n{{\n    return {value};\n}}\n\n"
+        )
+
     def _scores(self) -> None:
         n, classes = self.name, len(self.q.bias)
         times = f"(int64_t)s->steps * {n}_bias[k]" if self.mean else f"{n}_bias[k]"
+        if self.leaky or self.window:
+            times = f"{n}_weight(s) * {n}_bias[k]"
+        read = f"{n}_drop64(s->read[i], {self.q.leak.drop})" if self.leaky else "s->read[i]"
         self.parts.append(
             f"static inline void {n}_scores(const {n}_state *s, int64_t scores[{classes}])\n{{\n"
             f"    for (int k = 0; k < {classes}; k++) {{\n        int64_t score = {times};\n\n"
             f"        for (int i = 0; i < {self.last}; i++)\n"
-            f"            score += {'' if self.mean else '(int64_t)'}s->read[i] * {n}_head[i * {classes} + k];\n"
+            f"            score += {'' if self.sums else '(int64_t)'}{read} * {n}_head[i * {classes} + k];\n"
             f"        scores[k] = score;\n    }}\n}}\n\n"
             f"static inline int {n}_best(const {n}_state *s)\n{{\n    int64_t scores[{classes}];\n    int best = 0;\n\n"
             f"    {n}_scores(s, scores);\n    for (int k = 1; k < {classes}; k++)\n"

@@ -28,7 +28,7 @@ import nir
 import numpy as np
 
 from ...nn.folded import Array, Folded, Layer, Neurons
-from ..reference import Result
+from ..reference import Result, pool
 
 DT = 1e-4
 
@@ -106,6 +106,8 @@ def graph(folded: Folded) -> Any:
     draft.add("head", nir.Affine(np.ascontiguousarray(folded.head.T), folded.bias), z)
     draft.add("output", nir.Output({"output": np.array([len(folded.bias)])}), "head")
     metadata = {"dt": DT, "pool": folded.pool, "tokens": folded.tokens}
+    if folded.pool_steps is not None:
+        metadata["pool_steps"] = folded.pool_steps
     return nir.NIRGraph(draft.nodes, draft.edges, metadata=metadata)
 
 
@@ -182,7 +184,7 @@ def _below(threshold: Array) -> Array:
 
 def run(graph: Any, samples: list[Array]) -> list[Result]:
     """Run a graph made by `graph` on each sample, values [T, inputs] or tokens [T]."""
-    dtype, pool = graph.nodes["table"].weight.dtype, str(graph.metadata["pool"])
+    dtype, how, steps = graph.nodes["table"].weight.dtype, str(graph.metadata["pool"]), graph.metadata.get("pool_steps")
     inputs = int(graph.nodes["input"].input_type["input"][0])
     # All samples in one batch: what follows the end of one changes nothing before it.
     x = np.zeros((max(map(len, samples)), len(samples), inputs), dtype)
@@ -194,8 +196,9 @@ def run(graph: Any, samples: list[Array]) -> list[Result]:
     results = []
     for b, sample in enumerate(samples):
         scores, *spikes = (values[: len(sample), b] for values in outputs)
-        scores = {"mean": lambda s: s.mean(0), "last": lambda s: s[-1], "none": lambda s: s}[pool](scores)
-        results.append(Result(scores, [fired > 0 for fired in spikes]))
+        results.append(
+            Result(pool(scores, how, None if steps is None else int(steps)), [fired > 0 for fired in spikes])
+        )
     return results
 
 

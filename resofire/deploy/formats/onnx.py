@@ -3,8 +3,8 @@
 `sequence`   x [batch, time, inputs] or tokens [batch, time] -> scores, and the spikes of each layer. Temporal neurons
              are a `Scan` over time (the second direction runs backwards); all else is computed for all steps at once.
 `step`       x [batch, inputs] or tokens [batch], and the state -> scores, and the new state (the old name with `.new`):
-             `u.i`, `r.i` for the temporal layer i, and for the mean over time `total` and `steps` (float64). It has no
-             loop; the caller keeps the state. Spikes are optional outputs.
+             `u.i`, `r.i` for the temporal layer i, and for the mean over time `total` and `steps` (float64; both decay
+             if the mean is leaky). It has no loop; the caller keeps the state. Spikes are optional outputs.
 
 Batch and time are free. Weights are dense, in the precision of the network; a spike is 0 or 1 in the same precision.
 """
@@ -79,8 +79,13 @@ def sequence(folded: Folded) -> Any:
             draft.op("Concat", *names, name=f"spikes.{i}", axis=-1)
         draft.output(f"spikes.{i}", draft.type, "batch", "time", len(layer.rows))
         z = _synapses(draft, str(i), layer, z, f"spikes.{i}")
-    if folded.pool == "mean":
+    if folded.pool in ("mean", "window"):
+        if folded.pool == "window":
+            places = {"start": -(folded.pool_steps or 0), "stop": np.iinfo(np.int64).max, "axis": 1}
+            z = draft.op("Slice", z, *(draft.constant(name, np.array([at])) for name, at in places.items()))
         z = draft.op("ReduceMean", z, axes=[1], keepdims=0)
+    elif folded.pool == "leaky":
+        z = _leaky_mean(draft, z)
     elif folded.pool == "last":
         z = draft.op("Gather", z, draft.constant("end", np.array(-1)), axis=1)
     shape = ("batch", "time") if folded.pool == "none" else ("batch",)
@@ -93,8 +98,10 @@ def step(folded: Folded) -> Any:
     """The ModelProto for one time step.
 
     Raises:
-        ValueError: The network is bidirectional.
+        ValueError: The network is bidirectional, or its read-out is a window.
     """
+    if folded.pool == "window":
+        raise ValueError("a step graph has no memory for a window of time steps; use the read-out leaky:STEPS")
     if not folded.causal:
         raise ValueError("the network is bidirectional: it needs whole sequences and cannot be run step by step")
     draft = _Draft(folded)
@@ -113,7 +120,7 @@ def step(folded: Folded) -> Any:
                 draft.output(name, draft.type, "batch", group.count)
         draft.output(f"spikes.{i}", draft.type, "batch", group.count)
         z = _synapses(draft, str(i), layer, z, f"spikes.{i}")
-    if folded.pool == "mean":
+    if folded.pool in ("mean", "leaky"):
         z = _running_mean(draft, z)
     _scores(draft, z, "batch")
     draft.outputs.insert(0, draft.outputs.pop())
@@ -141,12 +148,28 @@ def _running_mean(draft: _Draft, z: str) -> str:
     total = draft.input("total", TensorProto.DOUBLE, "batch", width)
     steps = draft.input("steps", TensorProto.DOUBLE, "batch", 1)
     wide = z if draft.type == TensorProto.DOUBLE else draft.op("Cast", z, to=TensorProto.DOUBLE)
+    if draft.folded.pool_steps is not None:
+        decay = draft.constant("decay", np.array(1 - 1 / draft.folded.pool_steps))
+        total, steps = draft.op("Mul", total, decay), draft.op("Mul", steps, decay)
     draft.op("Add", total, wide, name="total.new")
     draft.op("Add", steps, draft.constant("one", np.array(1.0)), name="steps.new")
     draft.output("total.new", TensorProto.DOUBLE, "batch", width)
     draft.output("steps.new", TensorProto.DOUBLE, "batch", 1)
     mean = draft.op("Div", "total.new", "steps.new")
     return mean if draft.type == TensorProto.DOUBLE else draft.op("Cast", mean, to=draft.type)
+
+
+def _leaky_mean(draft: _Draft, z: str) -> str:
+    """The mean over time [batch, D] in which a step of age t counts decay^t."""
+    decay = draft.constant("decay", np.array(1 - 1 / (draft.folded.pool_steps or 1)))
+    one, axis = draft.constant("one", np.array(1)), draft.constant("axis", np.array([1]))
+    time = draft.op("Gather", draft.op("Shape", z), one, axis=0)
+    last = draft.op("Sub", time, one)
+    ages = draft.op("Sub", last, draft.op("Range", draft.constant("nought", np.array(0)), time, one))
+    weights = draft.op("Pow", decay, draft.op("Cast", ages, to=TensorProto.DOUBLE))
+    shares = draft.op("Div", weights, draft.op("ReduceSum", weights))
+    row = draft.op("Unsqueeze", draft.op("Cast", shares, to=draft.type), draft.constant("row", np.array([0])))
+    return draft.op("Squeeze", draft.op("MatMul", row, z), axis)
 
 
 def _synapses(draft: _Draft, name: str, layer: Layer, z: str, fired: str) -> str:

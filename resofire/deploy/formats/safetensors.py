@@ -1,10 +1,10 @@
 """Folded networks on disk: arrays and a JSON header in one safetensors file. Loading one runs no code.
 
 The header has the entry `folded`: {"version", "tokens", "pool", "layers": [{"fresh", "clear", "neurons": [{"kind",
-"reset"}]}], "class_names" (if known)}. The arrays are `table`, `head`, `bias`, `origin` (if values have one) and, for
-each layer i and group of neurons j, `i.rows`, `i.clear` (if the header says so) and `i.j.sign`, `i.j.threshold`,
-`i.j.current`, `i.j.phi_re`, `i.j.phi_im`; see `resofire.nn.folded`. Files may come from anywhere, so everything read
-is checked.
+"reset"}]}], "class_names" (if known), "pool_steps" (of leaky and window)}. The arrays are `table`, `head`, `bias`,
+`origin` (if values have one) and, for each layer i and group of neurons j, `i.rows`, `i.clear` (if the header says so)
+and `i.j.sign`, `i.j.threshold`, `i.j.current`, `i.j.phi_re`, `i.j.phi_im`; see `resofire.nn.folded`. Files may come
+from anywhere, so everything read is checked.
 """
 
 import json
@@ -103,6 +103,8 @@ def encode(folded: Folded) -> bytes:
     header = {"version": VERSION, "tokens": folded.tokens, "pool": folded.pool, "layers": layers}
     if folded.class_names is not None:
         header["class_names"] = folded.class_names
+    if folded.pool_steps is not None:
+        header["pool_steps"] = folded.pool_steps
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return checksum.seal(safetensors.numpy.save(contiguous, {"folded": json.dumps(header)}))
 
@@ -160,7 +162,8 @@ def _assemble(header: Any, arrays: dict[str, Array]) -> Folded:
     names = header.get("class_names")
     return Folded(
         layers=tuple(layers), tokens=header["tokens"], pool=_string(header["pool"]),
-        origin=arrays.pop("origin", None), class_names=None if names is None else tuple(names), **ends,
+        origin=arrays.pop("origin", None), class_names=None if names is None else tuple(names),
+        pool_steps=header.get("pool_steps"), **ends,
     )  # fmt: skip
 
 
