@@ -65,7 +65,8 @@ def choose(
 def neuron(longest: int) -> PRFConfig:
     """Neurons whose memories, τ/Δ steps, reach from a few steps to beyond the longest sequence."""
     shortest = min(20.0, max(2.0, longest / 10))
-    return PRFConfig(tau=shortest, delta=(shortest / max(4.0 * longest, 100 * shortest), 1.0))
+    # 2,000 steps where the shortest memory is 20; in short sequences slower channels would never fire.
+    return PRFConfig(tau=shortest, delta=(shortest / max(4.0 * longest, 5 * shortest**2), 1.0))
 
 
 def is_sparse(task: Task) -> bool:
