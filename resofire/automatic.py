@@ -1,6 +1,6 @@
 """The settings of a run chosen from its data: what `resofire fit` and `SpikingClassifier` train without tuning.
 
-All choices are here, each with its reason; docs/experiments/ucr.md has the comparison they come from.
+All choices are here, each with its reason; docs/experiments/automatic-choices.md has the comparison they come from.
 """
 
 import math
@@ -64,8 +64,9 @@ def choose(
 
 def neuron(longest: int) -> PRFConfig:
     """Neurons whose memories, τ/Δ steps, reach from a few steps to beyond the longest sequence."""
-    shortest = min(5.0, max(2.0, longest / 10))
-    return PRFConfig(tau=shortest, delta=(shortest / max(4.0 * longest, 10 * shortest), 1.0))
+    shortest = min(20.0, max(2.0, longest / 10))
+    # 2,000 steps where the shortest memory is 20; in short sequences slower channels would never fire.
+    return PRFConfig(tau=shortest, delta=(shortest / max(4.0 * longest, 5 * shortest**2), 1.0))
 
 
 def is_sparse(task: Task) -> bool:
