@@ -22,7 +22,7 @@ S = Σ z and W = steps for the pool "mean", the same over the last pool_steps st
     S = S - (S · factor >>° shift) + (z << fraction),    W = W - (W · factor >>° shift) + (1 << fraction)
 
 with factor / 2^shift = 1 / pool_steps, exactly for powers of two and to 2^-15 of it for others; `drop` bits of both are
-rounded off before they meet the head. S / W is the leaky mean of z to less than 2^-fraction units of z.
+rounded off before they meet the head. Rounding shifts S / W by less than 2^-fraction of a unit of z and of its size.
 
 Each channel has a unit of its own, any real number: it is part of rows, thresholds, currents and head and costs
 nothing. Layers that add to the same channel differ by powers of two (`lift`), and so does a neuron's state; where the
@@ -159,7 +159,7 @@ class Quantized:
             factor, shift = factor // 2, shift - 1
         # |S| never exceeds (largest z · 2^fraction + 1/2) · 2^shift / factor, where it decays as fast as it grows.
         fraction = 16
-        while (self._largest * (1 << fraction) + 2) << shift > 1 << 62:
+        while (self._largest * (1 << fraction) + 2) << shift > 1 << 63:
             fraction -= 1
         sums, drop = (((1 << fraction) + 1) << shift) // factor + 1, 0
         while ((sums >> drop) + 2) * self._each > 1 << 62:

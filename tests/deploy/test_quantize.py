@@ -124,7 +124,7 @@ def plainly(network, x):
             total = [
                 t - drop(t * factor, shift) + value * 2**fraction for t, value in zip(total, [*values, 1], strict=True)
             ]
-            assert max(map(abs, total)) * factor < 2**62
+            assert max(map(abs, total)) * factor < 2**63
         *values, times = (drop(t, drops) for t in total)
         pooled["leaky"] = [values]
     head, bias = network.head.tolist(), network.bias.tolist()

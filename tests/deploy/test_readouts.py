@@ -106,14 +106,14 @@ def test_the_c_file_has_the_same_bits(readout, bits):
     assert (f"The window takes {ring} bytes" in text) == ("window" in readout)
 
 
-@pytest.mark.parametrize("steps", [1, 3, 100, 65_537, 1 << 20])
+@pytest.mark.parametrize("steps", [1, 3, 100, 65_535, (1 << 20) - 1])
 @pytest.mark.parametrize("bits", [16, 24, 32])
 def test_leaky_sums_fit_into_64_bits_whatever_comes(bits, steps):
     x = [make_input(BASE, 20).numpy()]
     quantized = quantize(fold(network(BASE)).with_readout(f"leaky:{steps}"), x, state_bits=bits)
     leak, largest = quantized.leak, 1 << (bits - 1 - quantized.head_drop)
     assert abs(leak.factor / 2**leak.shift * steps - 1) <= 2**-15
-    assert leak.fraction >= 3
+    assert leak.fraction >= (16 if bits == 16 and steps < 1 << 16 else 4)
     total = 0
     for _ in range(2000):
         assert total * leak.factor + (1 << leak.shift >> 1) < 1 << 63

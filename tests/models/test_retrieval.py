@@ -94,7 +94,7 @@ def test_bad_input_is_named(subtests):
 
 
 def test_bad_settings_are_named():
-    with pytest.raises(ValueError, match="RetrievalConfig: pool must be one of 'mean', 'last', got 'none'"):
+    with pytest.raises(ValueError, match="RetrievalConfig: pool must be one of 'mean', 'last', 'leaky', got 'none'"):
         RetrievalConfig(features=4, depth=1, vocabulary=3, pool="none")
     with pytest.raises(ValueError, match="RetrievalConfig: classes must be a positive integer, got 0"):
         RetrievalConfig(features=4, depth=1, vocabulary=3, classes=0)
