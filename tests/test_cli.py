@@ -403,10 +403,14 @@ def test_a_signal_inside_a_destructor_is_not_lost(number, code, monkeypatch, cap
         raise AssertionError("it went on")
 
     monkeypatch.setattr(COMMANDS["doctor"], "run", run)
+    # A shell starts what runs in the background with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         ended = cli.main(["doctor"])
     except SystemExit as stopped:
         ended = stopped.code
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ended == code
     assert "Traceback" not in capsys.readouterr().err
 

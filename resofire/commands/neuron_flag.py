@@ -62,8 +62,9 @@ def _class_of(flag: str, name: str) -> Any:
 
     names = neuron_names()
     if name not in names:
-        valid = ", ".join(sorted(names))
-        raise UsageError(f"train: {flag} must be one of {valid}, got {name!r}{hint(name, names)}")
+        valid = ", ".join(sorted(each for each in names if "." not in each))
+        own = "or module.Class of an imported module"
+        raise UsageError(f"train: {flag} must be one of {valid} {own}, got {name!r}{hint(name, names)}")
     return names[name]
 
 

@@ -19,8 +19,8 @@ from dataclasses import replace
 
 from ..models import FeedforwardConfig
 from ..nn import LIFConfig, PRFConfig
-from ..recipes import recipe, text_paper
-from ..recipes.arena import TEXT
+from ..recipes import image_paper, listops_paper, recipe, text_paper
+from ..recipes.arena import IMAGE, LISTOPS, TEXT
 from ..train import RunConfig
 
 SIZES = (1, 64, 256, 256, 10)
@@ -75,6 +75,18 @@ def decay(beta: float = 0.9, theta: float = math.pi / 2) -> RunConfig:
 def text_small_paper() -> RunConfig:
     """`text-paper` with three blocks of 128 channels and 10 epochs, for ablations of the paper's settings."""
     return replace(text_paper(), name="text-small", model=replace(TEXT, features=128, depth=3), batch=32, epochs=10)
+
+
+def listops_small_paper() -> RunConfig:
+    """`listops-paper` with four blocks of 64 channels and 8 epochs."""
+    model = replace(LISTOPS, features=64, depth=4)
+    return replace(listops_paper(), name="listops-small", model=model, epochs=8, warmup=0.05)
+
+
+def image_small_paper() -> RunConfig:
+    """`image-paper` with three blocks of 96 channels and 10 epochs."""
+    model = replace(IMAGE, features=96, depth=3, dropout=0.0)
+    return replace(image_paper(), name="image-small", model=model, epochs=10)
 
 
 def _kernel_norm(beta: float, theta: float) -> float:

@@ -58,7 +58,8 @@ def test_whole_split_stepped_packed_and_reversed_agree(neuron):
     for t in range(30):
         out, state = neuron.step(x[:, t], state)
         assert torch.equal(out, whole[:, t])
-    torch.testing.assert_close(tuple(state), tuple(last), rtol=0, atol=0)
+    # The scan rounds a multiplication and an addition once.
+    torch.testing.assert_close(tuple(state), tuple(last), rtol=1e-12, atol=1e-12)
     packed, states = neuron.scan(x[:1], cu_seqlens=PACKED)
     parts = [neuron.scan(x[:1, a:b]) for a, b in itertools.pairwise(PACKED)]
     assert torch.equal(packed, torch.cat([part[0] for part in parts], 1))
@@ -86,7 +87,7 @@ def test_trace_records_spikes_states_and_the_argument(neuron):
     trace, (spikes, last) = neuron.trace(x), neuron.scan(x)
     assert torch.equal(trace.spikes, spikes)
     assert torch.equal((trace.argument >= 0).double(), spikes)
-    assert torch.equal(trace.a[:, -1], last.a)
+    torch.testing.assert_close(trace.a[:, -1], last.a, rtol=1e-12, atol=1e-12)
     assert trace.u.shape == (2, 20, 5)
     assert neuron.trace(x[:, :0]).u.shape == (2, 0, 5)
     assert "loop" in neuron.explain(x)
