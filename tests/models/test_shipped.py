@@ -20,6 +20,7 @@ REAL = os.environ.get("RESOFIRE_DATA")
 SUBSET = {
     "psmnist-bitrev": ("mnist", 973), "psmnist-random": ("mnist", 962), "psmnist-random-clock": ("mnist", 964),
     "smnist": ("mnist", 989), "text-small": ("imdb", 861), "image-small": ("cifar10", 598),
+    "listops-small": ("listops", 396),
 }  # fmt: skip
 
 
@@ -59,6 +60,7 @@ def _clocked() -> train.RunConfig:
         ("psmnist-random", RECIPES["psmnist-random"]),
         ("psmnist-random-clock", _clocked),
         ("image-small", RECIPES["image-small"]),
+        ("listops-small", RECIPES["listops-small"]),
         ("text-small", RECIPES["text-small"]),
     ],
 )
