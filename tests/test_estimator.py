@@ -112,5 +112,5 @@ def test_weights_of_classes():
     ],
 )
 def test_scikit_learn_s_own_checks(estimator, check):
-    """All pass; those for pandas and for other array libraries are skipped where these are not installed."""
+    """No failure is expected; checks for pandas and other array libraries are skipped where these are missing."""
     check(estimator)

@@ -74,20 +74,20 @@ class Export:
     def _samples(self) -> tuple[list[Any], dict[str, Any]]:
         """Sequences to verify with, and options of the export that depend on the data."""
         folder = find_run(self.model)
-        kept = open_samples(folder) if self.data_dir is None else None
-        task = kept or open_task(folder, self.data_dir)
+        shipped = open_samples(folder) if self.data_dir is None else None
+        task = shipped or open_task(folder, self.data_dir)
         split = task["train"]
         options: dict[str, Any] = {"class_names": named_classes(task.class_names)}
-        if kept is not None and self.samples > len(split):
+        if shipped is not None and self.samples > len(split):
             raise UsageError(
                 f"export: --samples must be at most {len(split)}, the sample sequences of {self.model}, got "
                 f"{self.samples}; name the folder of its data set with --data-dir for more"
             )
         if self.to != "c":
-            x, _ = sequences(split, self.samples, shuffle=kept is None)
+            x, _ = sequences(split, self.samples, shuffle=shipped is None)
             return [each[: self.longest] for each in x], options
-        scales, _ = sequences(split, SCALES_FROM, shuffle=kept is None)
+        scales, _ = sequences(split, SCALES_FROM, shuffle=shipped is None)
         options |= {"scales": scales, "weight_bits": self.weight_bits, "state_bits": self.state_bits}
         # Other sequences than those the scales come from, if there are enough.
         first = max(0, min(SCALES_FROM, len(split) - self.samples))
-        return sequences(split, self.samples, first=first, shuffle=kept is None)[0], options
+        return sequences(split, self.samples, first=first, shuffle=shipped is None)[0], options

@@ -1,6 +1,6 @@
 """Compressed files and archives, read forward once and within bounds: nothing unpacks to more than its reader expects.
 
-Python's tarfile follows a negative size backwards without end and loads names of any length, so headers are parsed
+Python's tarfile loops forever on a negative size and loads names of any length, so headers are parsed
 here. Sparse members, which claim more than they hold, are refused.
 """
 

@@ -97,8 +97,8 @@ def _files(place: Path, size: int) -> Iterator[tuple[str, bytes]]:
     root = "" if place.is_dir() else f"pathfinder{size}/{LEVEL}/"
     start = f"(?:^|/){root}" if root else "^"
     # An uncompressed picture has four bytes a pixel at most.
-    wanted = {rf"{start}imgs/.*\.png$": 4 * size * size + 4096, rf"{start}metadata/[^/]*\.npy$": 1 << 20}
-    for path, raw in members(place, wanted, kept=1 << 33, total=1 << 37):
+    patterns = {rf"{start}imgs/.*\.png$": 4 * size * size + 4096, rf"{start}metadata/[^/]*\.npy$": 1 << 20}
+    for path, raw in members(place, patterns, kept=1 << 33, total=1 << 37):
         yield path.partition(root)[2] if root else path, raw
 
 

@@ -84,7 +84,7 @@ def _forget(layout, z, total, steps):
     for i in range(width):
         total[i] += z[i] - ring[i]
         ring[i] = z[i]
-    # Rounding errors of sums and differences would grow for ever: now and then the sum is computed anew.
+    # Rounding errors of sums and differences accumulate, so the sum is recomputed now and then.
     if slot == most - 1:
         total[:width] = 0
         for number in range(1, most + 1):

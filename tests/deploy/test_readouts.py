@@ -58,7 +58,7 @@ def test_streams_agree_with_the_definition_in_chunks_of_any_size(readout, subtes
 
 
 def test_a_window_does_not_drift():
-    """Its sum is computed anew each time the ring is full."""
+    """Its sum is recomputed each time the ring is full."""
     folded = fold(network(BASE), "float32").with_readout("window:5")
     x = make_input(BASE, 20_000).numpy()
     x[100:200] *= 1e6

@@ -54,8 +54,8 @@ def _operation(draw, one):
         lambda: torch.clamp(x, min=-small, max=small),
         lambda: torch.where(x > small * y, x, -y),
         lambda: torch.where((x < y) & ~(x <= -small), small, y),
-        lambda: (x >= y).to(x.dtype) * small if isinstance(x, torch.Tensor) else (x >= y) * small,
+        lambda: torch.where(x >= y, small, 0 * x),
         lambda: torch.relu(x) - small,
-        lambda: -x + (y**-1 if False else y * 0.25),
+        lambda: -x + y * 0.25,
     ]
     return torch.tanh(draw.choice(cases)()) * 1.5

@@ -76,14 +76,14 @@ def test_a_graph_and_its_adjoint_are_those_of_autograd(seed):
     seeds = [torch.randn(64, dtype=torch.float64) for _ in outputs]
     expected = torch.autograd.grad(outputs, [*inputs.values()], seeds, allow_unused=True)
     slopes = evaluate(program.arguments, {name: value.detach() for name, value in inputs.items()})
-    given = {name: value.detach() for name, value in inputs.items()}
-    given |= dict(zip(("grad.spikes", "grad.a", "grad.b"), seeds, strict=True))
-    given |= {f"slope.{k}": surrogate.derivative(value) for k, value in enumerate(slopes)}
+    values = {name: value.detach() for name, value in inputs.items()}
+    values |= dict(zip(("grad.spikes", "grad.a", "grad.b"), seeds, strict=True))
+    values |= {f"slope.{k}": surrogate.derivative(value) for k, value in enumerate(slopes)}
     found = adjoint(program)
     for node, gradient in zip(
         (found.current, *found.states.values(), *found.coefficients.values()), expected, strict=True
     ):
-        value = torch.zeros(64, dtype=torch.float64) if node is None else evaluate([node], given)[0]
+        value = torch.zeros(64, dtype=torch.float64) if node is None else evaluate([node], values)[0]
         torch.testing.assert_close(value, torch.zeros_like(value) if gradient is None else gradient)
 
 

@@ -19,6 +19,8 @@ from resofire.train.samples import LARGEST, SAMPLES
 
 REAL = os.environ.get("RESOFIRE_DATA")
 MNIST = [name for name in models.shipped() if "mnist" in name]
+# Networks whose training accuracy is lower (72 and 44 %), less three standard errors of 80 answers.
+LEAST = {"image-small": 0.57, "listops-small": 0.27}
 WEIGHTS = Path(resofire.__file__).parent / "weights"
 
 
@@ -54,8 +56,7 @@ def test_every_shipped_network_has_some(name):
     batch = split.batch(np.arange(80))
     with torch.no_grad():
         answers = resofire.pretrained(name)(batch.x, cu_seqlens=batch.cu_seqlens).argmax(-1)
-    # The standard error of 80 answers is 5 % at most.
-    assert (answers == batch.labels).float().mean() > train.recorded(models.find(name))["accuracy"]["train"] - 0.15
+    assert (answers == batch.labels).float().mean() > LEAST.get(name, 0.9)
 
 
 def test_they_are_the_training_sequences_that_export_took_before(subtests, tmp_path, monkeypatch):

@@ -79,7 +79,7 @@ def from_path(
     if isinstance(frame, bool) or not isinstance(frame, int) or frame < 1:
         raise DataError(f"from_path: frame must be a positive integer, got {frame!r}")
     reading = Reading("from_path", missing, padded)
-    paths, given = _parts(path, test, validation)
+    paths, held_out = _parts(path, test, validation)
     if settings.units is None and _kind(paths["train"]) in (".h5", ".hdf5"):
         settings = replace(settings, units=max(events.count_units(file) for file in paths.values()))
     recordings = {split: _read(file, settings) for split, file in paths.items()}
@@ -94,12 +94,12 @@ def from_path(
         here = replace(reading, which=which, where=recording.where)
         samples[split] = _framed(Samples.of(here, recording.x, labels), frame)
     task = make_task(
-        samples["train"], test=samples.get("test", given["test"]),
-        validation=samples.get("validation", given["validation"]), name=name or _name(path),
+        samples["train"], test=samples.get("test", held_out["test"]),
+        validation=samples.get("validation", held_out["validation"]), name=name or _name(path),
         class_names=class_names,
     )  # fmt: skip
     options = {
-        **asdict(settings), "frame": frame, "missing": missing, "padded": padded, "name": name, **given,
+        **asdict(settings), "frame": frame, "missing": missing, "padded": padded, "name": name, **held_out,
         "class_names": None if class_names is None else [*class_names],
     }  # fmt: skip
     source = {
@@ -118,12 +118,12 @@ def _parts(path: Any, test: Any, validation: Any) -> tuple[dict[str, Path], dict
     inside = {place.name for place in root.iterdir() if place.is_dir()} if root.is_dir() else set()
     if "train" in inside and inside <= {*PARTS}:
         paths = {part: root / part for part in PARTS if part in inside}
-    given = {"test": test, "validation": validation}
-    for split, part in given.items():
+    held_out = {"test": test, "validation": validation}
+    for split, part in held_out.items():
         if isinstance(part, str | os.PathLike):
             paths[split] = _existing(split, part)
-            given[split] = str(paths[split].absolute())
-    return paths, given
+            held_out[split] = str(paths[split].absolute())
+    return paths, held_out
 
 
 def _name(path: str | os.PathLike[str]) -> str:

@@ -38,8 +38,8 @@ def read_npz(file: Path, settings: Settings, split: str = "train") -> Recordings
     if split == "test":
         return None
     names_there = ", ".join([*arrays][:10]) or "none"
-    wanted = "x and y" if settings.label is None else f"x and {settings.label}"
-    raise DataError(f"from_path: {file} must hold arrays {wanted} (or x_train, y_train), got {names_there}")
+    expected = "x and y" if settings.label is None else f"x and {settings.label}"
+    raise DataError(f"from_path: {file} must hold arrays {expected} (or x_train, y_train), got {names_there}")
 
 
 def _items(file: Path, name: str, array: np.ndarray) -> list[Any]:

@@ -97,7 +97,8 @@ class AHP(Neuron):
     A. Rao, P. Plank, A. Wild, W. Maass: "A Long Short-Term Memory for AI Applications in Spike-based Neuromorphic
     Hardware", Nature Machine Intelligence 2022, arXiv 2107.03992. The defaults are those of its sequential MNIST
     network on Loihi in units of V: one spike holds the potential down by up to 0.24 V for about 700 steps. Its
-    constants were not trained.
+    constants were not trained. The equation above is our reading of the paper and of its code for Loihi, not a copy of
+    a published formula.
 
     Args:
         features: Number of channels.

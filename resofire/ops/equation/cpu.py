@@ -13,6 +13,9 @@ from .adjoint import adjoint
 from .emit import backward_source, compiled, forward_source
 from .graph import Program
 
+# Kernels by program, width of vectors and surrogate: making their source takes longer than a short call.
+_kernels: dict[tuple[str, int, str], Any] = {}
+
 
 class Inputs(NamedTuple):
     """The tensors that both passes read."""
@@ -38,7 +41,7 @@ def forward(
     if current.numel():
         source, at = flat(current)
         out, out_at = flat(spikes)
-        kernel = compiled(forward_source(program), simd.BYTES // current.element_size())
+        kernel = _forward_kernel(program, simd.BYTES // current.element_size())
         run(
             kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
             widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(),
@@ -67,9 +70,7 @@ def backward(
         source, at = flat(current)
         pull, pull_at = flat(grad_spikes.to(current.dtype))
         out, out_at = flat(grad_current)
-        form: Any = surrogate_from(*surrogate)
-        text = backward_source(program, adjoint(program), form.vector)
-        kernel = compiled(text, simd.BYTES // current.element_size(), form.numba)
+        kernel = _backward_kernel(program, simd.BYTES // current.element_size(), surrogate)
         run(
             kernel, plan, shares, lanes, source, at, pull, pull_at, out, out_at, past_cache(grad_current),
             widened(coefficients, pitch).view(-1).numpy(), pitch, checkpoints.contiguous().view(-1).numpy(),
@@ -77,3 +78,18 @@ def backward(
         )  # fmt: skip
     total = np.ascontiguousarray(sums.sum(1)[: coefficients.shape[0], :lanes])
     return grad_current, torch.from_numpy(total).to(coefficients.dtype), running[..., :lanes].clone()
+
+
+def _forward_kernel(program: Program, width: int) -> Any:
+    place = (program.key, width, "")
+    if place not in _kernels:
+        _kernels[place] = compiled(forward_source(program), width)
+    return _kernels[place]
+
+
+def _backward_kernel(program: Program, width: int, surrogate: tuple[str, list[float]]) -> Any:
+    place = (program.key, width, surrogate[0])
+    if place not in _kernels:
+        form: Any = surrogate_from(*surrogate)
+        _kernels[place] = compiled(backward_source(program, adjoint(program), form.vector), width, form.numba)
+    return _kernels[place]
