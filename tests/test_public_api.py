@@ -25,7 +25,7 @@ NETWORK += "class_names=None, pool_steps=None"
 ENCODER = (
     f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
     "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0), "
-    "clock=0.0, standardise=False, block=None, spatial='neuron'"
+    "positional_bias=0.0, standardise=False, block=None, spatial='neuron'"
 )
 
 SIGNATURES = {
@@ -41,7 +41,7 @@ SIGNATURES = {
     resofire.ops.retain_buffers: "()",
     resofire.nn.PRF: "(features, *, tau=2.0, delta=(0.001, 0.1), theta=(0.0, 6.283185307179586), train_delta=True, "
     "train_theta=True, train_tau=False, threshold=1.0, reset='none', reset_gradient='detached', "
-    "surrogate=ATan(alpha=2.0), backend='auto', even=False, gain='delta', resonators=1, "
+    "surrogate=ATan(alpha=2.0), backend='auto', evenly_spaced=False, gain='delta', resonators=1, "
     "history=0)",
     resofire.nn.LIF: "(features, *, tau=2.0, train_tau=False, threshold=1.0, reset='soft', reset_gradient='detached', "
     "surrogate=ATan(alpha=2.0), backend='auto')",
@@ -50,7 +50,7 @@ SIGNATURES = {
     resofire.nn.SpikeLinear: "(in_features, out_features, bias=True, *, backend='auto')",
     resofire.nn.SDTCM: f"(features, *, neuron={resofire.nn.PRFConfig()}, bidirectional=False, norm='batch', "
     "prenorm=True, dropout=0.0, amplitude='sn', spatial_threshold=0.5, surrogate=ATan(alpha=2.0), backend='auto', "
-    "clock=0.0, gradient_dtype='float32', spatial='neuron')",
+    "positional_bias=0.0, gradient_dtype='float32', spatial='neuron')",
     resofire.nn.fire_rates: "(model, *, gradient=False)",
     resofire.nn.summed: "(x, group=None)",
     resofire.nn.synchronise: "(model, group=None)",

@@ -5,9 +5,9 @@ from numbers import Real
 from typing import TYPE_CHECKING, ClassVar
 
 from ..nn import Config, NeuronConfig, PRFConfig
-from ..nn.config import added, as_config
+from ..nn.config import added, as_config, renamed
 from ..nn.folded import pool_fault
-from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, SPATIAL, require_clock, require_share
+from ..nn.sdtcm import AMPLITUDES, BACKENDS, NORMS, SPATIAL, require_positional_bias, require_share
 from ..ops import ATan, Surrogate
 from ..ops.checks import require_choice, require_count, require_real
 
@@ -85,7 +85,7 @@ class EncoderConfig(NetworkConfig):
     """The settings of an `Encoder`. Exactly one of inputs and vocabulary is given.
 
     The blocks are SD-TCM blocks (`nn.SDTCM`), made from `neuron`, `bidirectional`, `norm`, `prenorm`, `dropout`,
-    `amplitude`, `spatial`, `spatial_*`, `clock` and `backend`; or any others, if `block` is given.
+    `amplitude`, `spatial`, `spatial_*`, `positional_bias` and `backend`; or any others, if `block` is given.
     """
 
     features: int
@@ -112,7 +112,7 @@ class EncoderConfig(NetworkConfig):
     """Threshold of the spatial neuron."""
     spatial_surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
     """Surrogate gradient of the spatial neuron."""
-    clock: float = 0.0
+    positional_bias: float = renamed(0.0, saved_as="clock")
     """Positional bias for slow PRF channels, see `nn.SDTCM`; 0: none."""
     standardise: bool = False
     """Subtract a mean from the values of each input channel and divide them by a deviation, both learned from the
@@ -146,9 +146,12 @@ class EncoderConfig(NetworkConfig):
             raise ValueError(f"{owner}: last_norm must be None, True or False, got {self.last_norm!r}")
         require_share(owner, "dropout", self.dropout)
         require_real(owner, "spatial_threshold", self.spatial_threshold)
-        require_clock(owner, self.clock, self.norm, self.prenorm)
-        if self.clock > 0 and not isinstance(self.neuron, PRFConfig):
-            raise ValueError(f"{owner}: clock must be 0 unless neuron is a PRF, got {self.clock!r} and {self.neuron!r}")
+        require_positional_bias(owner, self.positional_bias, self.norm, self.prenorm)
+        if self.positional_bias > 0 and not isinstance(self.neuron, PRFConfig):
+            raise ValueError(
+                f"{owner}: positional_bias must be 0 unless neuron is a PRF, got {self.positional_bias!r} and "
+                f"{self.neuron!r}"
+            )
         if self.block is not None:
             object.__setattr__(self, "block", as_config(owner, "block", self.block))
 

@@ -197,7 +197,7 @@ def build_block(config: EncoderConfig) -> nn.Module:
             config.features, neuron=config.neuron, bidirectional=config.bidirectional, norm=config.norm,
             prenorm=config.prenorm, dropout=config.dropout, amplitude=config.amplitude,
             spatial_threshold=config.spatial_threshold, surrogate=config.spatial_surrogate, backend=config.backend,
-            clock=config.clock, spatial=config.spatial,
+            positional_bias=config.positional_bias, spatial=config.spatial,
         )  # fmt: skip
     block = config.block.build(config.features)
     if not isinstance(block, nn.Module):

@@ -17,7 +17,7 @@ import torch
 
 from ..atomic import write_atomic
 from ..nn import Config
-from ..nn.config import find_kind, saved_fields, why_not_saveable
+from ..nn.config import fields_by_saved_name, find_kind, saved_fields, why_not_saveable
 from ..ops import Surrogate
 from ..ops.surrogate import surrogate_from
 from . import checksum
@@ -60,7 +60,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Surrogate):
         return {"kind": "Surrogate", "name": value.name, "numbers": value.numbers}
     if isinstance(value, Config):
-        settings = {name: to_json(getattr(value, name)) for name in saved_fields(value)}
+        settings = {saved: to_json(getattr(value, name)) for saved, name in saved_fields(value).items()}
         return {"kind": value.kind, **settings}
     if isinstance(value, tuple | list):
         return [to_json(each) for each in value]
@@ -91,11 +91,11 @@ def from_json(value: Any) -> Any:
     config = find_kind(kind)
     if config is None:
         raise UnknownKind(kind)
-    known = {field.name for field in dataclasses.fields(config)}
+    known = fields_by_saved_name(config)
     for name in settings:
         if name not in known:
             raise ValueError(f"{kind} has no setting {name!r}")
-    return config(**settings)
+    return config(**{known[name]: value for name, value in settings.items()})
 
 
 def _surrogate(settings: dict[str, Any]) -> Surrogate:

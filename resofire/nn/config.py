@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from torch import nn
 
 _KINDS: dict[str, type["Config"]] = {}
-# Marks the fields that `added` makes.
-ADDED = "added"
+# Marks of fields, see `added` and `renamed`.
+ADDED, SAVED_AS = "added", "saved_as"
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,23 @@ def added(default: Any) -> Any:
     return dataclasses.field(default=default, metadata={ADDED: True})
 
 
-def saved_fields(config: Config) -> list[str]:
-    """The names of the fields that are written when a config is saved."""
-    return [
-        field.name
+def renamed(default: Any, saved_as: str) -> Any:
+    """The field of a setting that was called `saved_as` when networks were saved; files keep that name."""
+    return dataclasses.field(default=default, metadata={SAVED_AS: saved_as})
+
+
+def saved_fields(config: Config) -> dict[str, str]:
+    """The fields that are written when a config is saved: the name in the file, and the field's own."""
+    return {
+        field.metadata.get(SAVED_AS, field.name): field.name
         for field in dataclasses.fields(config)
         if not field.metadata.get(ADDED) or getattr(config, field.name) != field.default
-    ]
+    }
+
+
+def fields_by_saved_name(config: type[Config]) -> dict[str, str]:
+    """The fields of a config class: the name in a file, and the field's own."""
+    return {field.metadata.get(SAVED_AS, field.name): field.name for field in dataclasses.fields(config)}
 
 
 class NeuronConfig(Config):

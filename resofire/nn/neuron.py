@@ -244,7 +244,13 @@ def require_settings(
 
 
 def sample(
-    owner: str, name: str, value: float | tuple[float, float], features: int, *, log: bool = False, even: bool = False
+    owner: str,
+    name: str,
+    value: float | tuple[float, float],
+    features: int,
+    *,
+    log: bool = False,
+    evenly_spaced: bool = False,
 ) -> Tensor:
     """Initial values [features]: a constant, or sampled from a range (low, high), uniformly or log-uniformly.
 
@@ -254,7 +260,7 @@ def sample(
         value: A number for all channels, or a pair.
         features: Number of channels.
         log: Sample the logarithm uniformly.
-        even: Evenly spaced over the range, in random order, instead of sampled.
+        evenly_spaced: Evenly spaced over the range, in random order, instead of sampled.
     """
     require_range(owner, name, value)
     if not isinstance(value, tuple):
@@ -263,7 +269,7 @@ def sample(
     if log:
         require_above(owner, name, value, 0)
         low, high = math.log(low), math.log(high)
-    if even:
+    if evenly_spaced:
         values = low + (high - low) * (torch.randperm(features) + 0.5) / features
     else:
         values = torch.empty(features).uniform_(low, high)

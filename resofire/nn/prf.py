@@ -10,7 +10,7 @@ from torch import Tensor
 from ..ops import ATan, PRFState, Surrogate, explain, prf, prf_coefficients, prf_step
 from ..ops.checks import require_choice
 from ..ops.prf import RESETS
-from .config import NeuronConfig, added, settings_of
+from .config import NeuronConfig, added, renamed, settings_of
 from .counts import Count, count_neuron
 from .folded import Array, Neurons, temporal, to_array
 from .neuron import Neuron, require_above, require_settings, sample, show_range
@@ -46,7 +46,7 @@ class PRFConfig(NeuronConfig):
     """The derivative used for the spike."""
     backend: str = "auto"
     """How it runs, see `resofire.ops.prf`."""
-    even: bool = False
+    evenly_spaced: bool = renamed(False, saved_as="even")
     """Evenly spaced over each range, in random order, instead of sampled."""
     gain: str = "delta"
     """Factor of the current: delta, or unit (potentials of standard deviation 1, however long the memory)."""
@@ -102,7 +102,7 @@ class PRF(Neuron, config_class=PRFConfig):
         reset_gradient: Whether the spike in the reset carries a gradient: "detached" (no) or "full".
         surrogate: The derivative used for the spike.
         backend: How it runs, see `resofire.ops.prf`.
-        even: Evenly spaced over each range, in random order, instead of sampled.
+        evenly_spaced: Evenly spaced over each range, in random order, instead of sampled.
         gain: Factor of the current: "delta", as in the paper, or "unit", so that the stationary real potential has
             standard deviation 1 for unit-variance white input, however long the memory.
         resonators: 1. `PRFConfig(resonators=n)` and `DRF` make neurons of several.
@@ -130,7 +130,7 @@ class PRF(Neuron, config_class=PRFConfig):
         reset_gradient: str = "detached",
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
         backend: str = "auto",
-        even: bool = False,
+        evenly_spaced: bool = False,
         gain: str = "delta",
         resonators: int = 1,
         history: int = 0,
@@ -140,21 +140,23 @@ class PRF(Neuron, config_class=PRFConfig):
             if value != only:
                 raise ValueError(f"PRF: {name} must be {only}; nn.DRF and PRFConfig({name}={value!r}) take others")
         require_settings("prf", "PRF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
-        if not isinstance(even, bool):
-            raise ValueError(f"PRF: even must be True or False, got {even!r}")
+        if not isinstance(evenly_spaced, bool):
+            raise ValueError(f"PRF: evenly_spaced must be True or False, got {evenly_spaced!r}")
         require_choice("PRF", "gain", gain, GAINS)
         require_above("PRF", "delta", delta, 0)
         require_above("PRF", "tau", tau, 0)
-        frequencies = sample("PRF", "theta", theta, features, even=even)
+        frequencies = sample("PRF", "theta", theta, features, evenly_spaced=evenly_spaced)
         if train_theta:
             if not isinstance(theta, tuple):
                 require_above("PRF", "theta", theta, 0)
             elif theta[0] < 0:
                 raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
             frequencies = frequencies.clamp(min=_SMALLEST_THETA)
-        self._keep_log("delta", sample("PRF", "delta", delta, features, log=True, even=even), train_delta)
+        self._keep_log(
+            "delta", sample("PRF", "delta", delta, features, log=True, evenly_spaced=evenly_spaced), train_delta
+        )
         self._keep_log("theta", frequencies, train_theta)
-        self._keep_log("tau", sample("PRF", "tau", tau, features, log=True, even=even), train_tau)
+        self._keep_log("tau", sample("PRF", "tau", tau, features, log=True, evenly_spaced=evenly_spaced), train_tau)
         self.threshold, self.reset, self.reset_gradient = threshold, reset, reset_gradient
         self.backend, self.gain = backend, gain
 

@@ -40,7 +40,7 @@ AMPLITUDES = ("none", "sn", "tn", "both")
 BACKENDS = ("auto", "fused", "events", "reference")
 SPATIAL = ("neuron", "identity")
 # Shortest memory τ/Δ, in steps, of a PRF with a positional bias: faster ones are at rest too soon to encode the time.
-CLOCK_MEMORY = 100
+BIASED_MEMORY = 100
 # Where torch keeps the hooks of a module. Global module hooks are not called on the fused path.
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -63,10 +63,10 @@ class SDTCM(nn.Module):
         backend: "fused" runs whole sequences through one operator, `resofire.ops.sdtcm`, or says why it cannot;
             "events" and "reference" compose the block from its parts, with Linears that run in this way
             (`resofire.ops.spike_linear`); "auto" is fused where possible.
-        clock: Positional bias for slow channels: the initial biases of the pre-norm put the resting potential of each
-            PRF at this distance from 0, so that its decay towards rest encodes the time. Applies to channels whose
-            memory τ/Δ is at least CLOCK_MEMORY steps. Exact without a reset; averaged over both neurons of a
-            bidirectional block. 0: no bias, as in the paper.
+        positional_bias: The initial biases of the pre-norm put the resting potential of each slow PRF at this distance
+            from 0, so that its decay towards rest encodes the time. Slow are channels whose memory τ/Δ is at least
+            BIASED_MEMORY steps. Exact without a reset; averaged over both neurons of a bidirectional block. 0: no bias,
+            as in the paper.
         gradient_dtype: "float32", or "bfloat16": the fused block then rounds the dense products that give the gradient
             of its spikes. Faster on a CPU with AVX512-BF16 or AMX, refused on others; without effect on a composed
             block and in float64.
@@ -91,7 +91,7 @@ class SDTCM(nn.Module):
         spatial_threshold: float = 0.5,
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
         backend: str = "auto",
-        clock: float = 0.0,
+        positional_bias: float = 0.0,
         gradient_dtype: str = "float32",
         spatial: str = "neuron",
     ) -> None:
@@ -105,7 +105,7 @@ class SDTCM(nn.Module):
         require_choice("SDTCM", "backend", backend, BACKENDS)
         require_choice("SDTCM", "spatial", spatial, SPATIAL)
         require_share("SDTCM", "dropout", dropout)
-        require_clock("SDTCM", clock, norm, prenorm)
+        require_positional_bias("SDTCM", positional_bias, norm, prenorm)
         self.features, self.bidirectional, self.prenorm = features, bidirectional, prenorm
         self.dropout, self.backend, self.gradient_dtype = dropout, backend, gradient_dtype
         self.norm = BatchNorm(features) if norm == "batch" else None
@@ -121,8 +121,8 @@ class SDTCM(nn.Module):
                 threshold=spatial_threshold, amplitude=amplitude in ("sn", "both"), surrogate=surrogate
             )
             self.channel_linear = SpikeLinear(features, features, backend=linear_backend)
-        if clock > 0:
-            self._init_positional_bias(clock)
+        if positional_bias > 0:
+            self._init_positional_bias(positional_bias)
 
     @property
     def gradient_dtype(self) -> str:
@@ -201,22 +201,24 @@ class SDTCM(nn.Module):
         return block_operator.why_not(u)
 
     @torch.no_grad()
-    def _init_positional_bias(self, clock: float) -> None:
-        """Sets the biases of the norm by `clock`; with two neurons on one norm, to the mean of what they need.
+    def _init_positional_bias(self, positional_bias: float) -> None:
+        """Sets the biases of the norm for this distance; with two neurons on one norm, to the mean of what they need.
 
         A constant current b moves the potential from 0 to its fixed point bΔ / (1 - φ)."""
         needed = []
         for neuron in self._token_neurons():
             if not isinstance(neuron, PRF):
-                raise ValueError(f"SDTCM: clock must be 0 unless neuron is a PRF, got {clock!r} and {neuron!r}")
+                raise ValueError(
+                    f"SDTCM: positional_bias must be 0 unless neuron is a PRF, got {positional_bias!r} and {neuron!r}"
+                )
             c = neuron.coefficients()
             phi_re, phi_im, gain = c["phi_re"], c["phi_im"], c["gain"]
-            remembers = torch.hypot(phi_re, phi_im) >= math.exp(-1 / CLOCK_MEMORY)  # |φ| = exp(-Δ/τ)
+            remembers = torch.hypot(phi_re, phi_im) >= math.exp(-1 / BIASED_MEMORY)  # |φ| = exp(-Δ/τ)
             needed.append(torch.hypot(1 - phi_re, phi_im) / gain * remembers)
         # Up and down in turns: Δ and θ are in a random order as it is, and no draw is taken from what comes after.
-        bias = clock * torch.stack(needed).mean(0)
+        bias = positional_bias * torch.stack(needed).mean(0)
         bias[1::2] *= -1
-        self.norm.bias.copy_(bias)  # type: ignore[union-attr] # see require_clock
+        self.norm.bias.copy_(bias)  # type: ignore[union-attr] # see require_positional_bias
 
     def _token_neurons(self) -> list[Any]:
         return [neuron for neuron in (self.token_neuron, self.token_neuron_reverse) if neuron is not None]
@@ -385,12 +387,12 @@ def require_share(owner: str, name: str, value: float) -> None:
         raise ValueError(f"{owner}: {name} must be from 0 up to, but not, 1, got {value!r}")
 
 
-def require_clock(owner: str, clock: float, norm: str, prenorm: bool) -> None:
-    if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 <= clock <= 1e6:
-        raise ValueError(f"{owner}: clock must be a number from 0 to 1e6, got {clock!r}")
-    if clock > 0 and (norm == "none" or not prenorm):
+def require_positional_bias(owner: str, bias: float, norm: str, prenorm: bool) -> None:
+    if isinstance(bias, bool) or not isinstance(bias, int | float) or not 0 <= bias <= 1e6:
+        raise ValueError(f"{owner}: positional_bias must be a number from 0 to 1e6, got {bias!r}")
+    if bias > 0 and (norm == "none" or not prenorm):
         raise ValueError(
-            f"{owner}: clock must be 0 without a norm before the neuron, got {clock!r}, norm={norm!r} and "
+            f"{owner}: positional_bias must be 0 without a norm before the neuron, got {bias!r}, norm={norm!r} and "
             f"prenorm={prenorm!r}"
         )
 

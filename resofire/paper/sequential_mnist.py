@@ -88,7 +88,7 @@ def page(result: dict[str, Any]) -> str:
     return f"""
 Test accuracy in %, parameters in thousands. Two pixel orders are called psMNIST and are not comparable; the paper does
 not state which one it uses. "Clock": evenly spaced channels, and an initial positional bias for slow channels
-(`PRFConfig(even=True)`, `SDTCM(clock=2)`).
+(`PRFConfig(evenly_spaced=True)`, `SDTCM(positional_bias=2)`).
 
 {table(("network", "parameters", *NETWORKS.values(), "psMNIST, order not given"), rows)}
 

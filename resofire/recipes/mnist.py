@@ -12,8 +12,8 @@ each validation. psMNIST is augmented less, before its pixels are reordered, for
 
 docs/experiments/smnist.md has what else was tried. The shipped `smnist` differs in two ways: its norms were
 recomputed once, at the end, and warps interpolated linearly.
-`psmnist-bitrev` and `psmnist-random` were trained as here, `psmnist-random-clock` with --model.neuron.even
---model.clock 2 --epochs 36.
+`psmnist-bitrev` and `psmnist-random` were trained as here, `psmnist-random-clock` with
+--model.neuron.evenly-spaced --model.positional-bias 2 --epochs 36.
 """
 
 from dataclasses import replace

@@ -294,7 +294,7 @@ def test_configs_are_values():
 
 
 def test_every_block_has_the_clock():
-    for block in build(config(clock=1.5, neuron=PRFConfig(delta=0.01))).encoder.blocks:
+    for block in build(config(positional_bias=1.5, neuron=PRFConfig(delta=0.01))).encoder.blocks:
         assert block.norm.bias.abs().min() > 0
     for block in build(config()).encoder.blocks:
         assert not block.norm.bias.any()
@@ -316,8 +316,14 @@ BAD_CONFIGS = {
     "dropout": ({"dropout": -0.1}, "dropout must be from 0 up to, but not, 1, got -0.1"),
     "amplitude": ({"amplitude": "ns"}, "amplitude must be one of .* got 'ns'"),
     "threshold": ({"spatial_threshold": None}, "spatial_threshold must be a number or a tensor, got None"),
-    "clock": ({"clock": 1.0, "norm": "none"}, "clock must be 0 without a norm before .* got 1.0, norm='none'"),
-    "clock of a LIF": ({"clock": 1, "neuron": LIFConfig()}, r"clock must be 0 unless .* got 1 and LIFConfig\("),
+    "positional bias": (
+        {"positional_bias": 1.0, "norm": "none"},
+        "positional_bias must be 0 without a norm before .* got 1.0, norm='none'",
+    ),
+    "positional bias of a LIF": (
+        {"positional_bias": 1, "neuron": LIFConfig()},
+        r"positional_bias must be 0 unless .* got 1 and LIFConfig\(",
+    ),
     "pool": ({"pool": "max"}, "pool must be one of .* got 'max'"),
     "target": ({"rate_target": 2.0}, "rate_target must be None or from 0 to 1, got 2.0"),
     "weight": ({"rate_weight": -1.0}, "rate_weight must be a number of at least 0, got -1.0"),

@@ -45,10 +45,10 @@ def test_a_shipped_network_has_the_record_of_its_run(name):
     assert (folder / "model.safetensors.sha256").read_text() == f"{digest}  model.safetensors\n"
 
 
-def _clocked() -> train.RunConfig:
-    """--model.neuron.even --model.clock 2 --epochs 36"""
+def _biased() -> train.RunConfig:
+    """--model.neuron.evenly-spaced --model.positional-bias 2 --epochs 36"""
     recipe = RECIPES["psmnist-random"]()
-    model = replace(recipe.model, neuron=replace(recipe.model.neuron, even=True), clock=2.0)
+    model = replace(recipe.model, neuron=replace(recipe.model.neuron, evenly_spaced=True), positional_bias=2.0)
     return replace(recipe, model=model, epochs=36)
 
 
@@ -58,7 +58,7 @@ def _clocked() -> train.RunConfig:
         ("digits", RECIPES["digits"]),
         ("psmnist-bitrev", RECIPES["psmnist"]),
         ("psmnist-random", RECIPES["psmnist-random"]),
-        ("psmnist-random-clock", _clocked),
+        ("psmnist-random-clock", _biased),
         ("image-small", RECIPES["image-small"]),
         ("listops-small", RECIPES["listops-small"]),
         ("text-small", RECIPES["text-small"]),

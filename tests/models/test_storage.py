@@ -23,12 +23,12 @@ from resofire.nn import LIFConfig, PRFConfig
 from resofire.ops import ATan, Rectangle, Sigmoid, Surrogate, Triangle
 
 PRF = PRFConfig(
-    tau=(2.0, 5.0), delta=(0.1, 0.5), theta=0.7, threshold=0.5, train_theta=False, train_tau=True, even=True
+    tau=(2.0, 5.0), delta=(0.1, 0.5), theta=0.7, threshold=0.5, train_theta=False, train_tau=True, evenly_spaced=True
 )
 LIF = LIFConfig(tau=(1.5, 4.0), train_tau=True, reset="hard", reset_gradient="full", threshold=0.5)
 NETWORKS = {
     "classifier, PRF": ClassifierConfig(
-        inputs=2, classes=3, features=6, depth=2, neuron=PRF, rate_target=0.1, clock=1.5
+        inputs=2, classes=3, features=6, depth=2, neuron=PRF, rate_target=0.1, positional_bias=1.5
     ),
     "classifier, LIF": ClassifierConfig(
         vocabulary=7, classes=3, features=6, depth=1, neuron=LIF, bidirectional=True, prenorm=False, amplitude="both",

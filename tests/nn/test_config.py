@@ -26,7 +26,7 @@ def test_settings_and_defaults_are_the_neurons(config, neuron):
 
 def test_build_hands_every_setting_on():
     settings = {
-        "tau": 3.0, "delta": 0.2, "theta": 0.0, "even": True, "train_delta": False, "train_theta": False,
+        "tau": 3.0, "delta": 0.2, "theta": 0.0, "evenly_spaced": True, "train_delta": False, "train_theta": False,
         "train_tau": True, "threshold": 0.7, "reset": "soft", "reset_gradient": "full", "surrogate": Triangle(2.0),
         "backend": "reference", "gain": "unit",
     }  # fmt: skip

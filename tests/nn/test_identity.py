@@ -57,7 +57,7 @@ def test_a_network_of_them_saves_streams_folds_and_counts(order, tmp_path):
 
 
 def test_several_resonators_from_the_config_of_the_prf(subtests):
-    config = PRFConfig(resonators=3, history=2, gain="unit", even=True, train_delta=False)
+    config = PRFConfig(resonators=3, history=2, gain="unit", evenly_spaced=True, train_delta=False)
     neuron = config.build(4)
     assert isinstance(neuron, DRF)
     assert neuron.states == ("u1", "r1", "u2", "r2", "u3", "r3", "o1", "o2")

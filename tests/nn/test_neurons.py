@@ -88,15 +88,17 @@ def test_prf_draws_from_its_ranges_and_the_equation_is_the_operators():
 
 
 def test_evenly_spread_channels_are_the_middles_of_equal_shares_in_a_random_order():
-    neuron = PRF(8, tau=3.0, delta=(1e-2, 1.0), theta=(1.0, 5.0), even=True)
+    neuron = PRF(8, tau=3.0, delta=(1e-2, 1.0), theta=(1.0, 5.0), evenly_spaced=True)
     delta, theta = neuron.log_delta.exp().detach(), neuron.log_theta.exp().detach()
     torch.testing.assert_close(theta.sort().values, torch.arange(1.25, 5.0, 0.5))
     torch.testing.assert_close(delta.sort().values, 10 ** (torch.arange(0.125, 2.0, 0.25) - 2))
     assert not torch.equal(delta.argsort(), theta.argsort())
-    assert not torch.equal(delta, PRF(8, tau=3.0, delta=(1e-2, 1.0), theta=(1.0, 5.0), even=True).log_delta.exp())
-    assert PRF(8, even=True, delta=0.1).log_delta.exp().unique().numel() == 1
-    with pytest.raises(ValueError, match="PRF: even must be True or False, got 1"):
-        PRF(8, even=1)
+    assert not torch.equal(
+        delta, PRF(8, tau=3.0, delta=(1e-2, 1.0), theta=(1.0, 5.0), evenly_spaced=True).log_delta.exp()
+    )
+    assert PRF(8, evenly_spaced=True, delta=0.1).log_delta.exp().unique().numel() == 1
+    with pytest.raises(ValueError, match="PRF: evenly_spaced must be True or False, got 1"):
+        PRF(8, evenly_spaced=1)
 
 
 @pytest.mark.parametrize(("delta", "theta"), [(d, t) for d in (1e-4, 0.01, 1.0) for t in (1e-6, 1.0, 3.14159)], ids=str)

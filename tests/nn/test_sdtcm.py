@@ -282,8 +282,8 @@ def test_an_empty_stream_passes(shape, training):
 
 
 def test_a_clock_is_an_oscillation_that_fades_with_a_long_memory():
-    neuron = PRFConfig(tau=20.0, delta=(0.05, 0.5), theta=(0.5, 6.0), even=True)
-    made = SDTCM(64, neuron=neuron, clock=1.5)
+    neuron = PRFConfig(tau=20.0, delta=(0.05, 0.5), theta=(0.5, 6.0), evenly_spaced=True)
+    made = SDTCM(64, neuron=neuron, positional_bias=1.5)
     phi_re, phi_im, delta, _ = (each.detach() for each in made.token_neuron.coefficients().values())
     # What the neuron sees where the stream is at its mean: the norm's bias alone.
     potentials = made.token_neuron.trace(made.norm.bias.detach().expand(1, 5000, 64))
@@ -296,9 +296,9 @@ def test_a_clock_is_an_oscillation_that_fades_with_a_long_memory():
     assert torch.equal(made.norm.bias > 0, long & (torch.arange(64) % 2 == 0))
     assert torch.equal(SDTCM(64, neuron=neuron).norm.bias, torch.zeros(64))
     # A memory without end, where |φ| is 1 in float32.
-    assert SDTCM(4, neuron=PRFConfig(tau=1e12), clock=1.0).norm.bias.all()
+    assert SDTCM(4, neuron=PRFConfig(tau=1e12), positional_bias=1.0).norm.bias.all()
     # Two neurons on one norm: the mean of what each needs.
-    both = SDTCM(16, neuron=neuron, bidirectional=True, clock=2.0)
+    both = SDTCM(16, neuron=neuron, bidirectional=True, positional_bias=2.0)
     needed = []
     for each in (both.token_neuron, both.token_neuron_reverse):
         phi_re, phi_im, delta = (value.detach() for value in list(each.coefficients().values())[:3])
@@ -316,11 +316,26 @@ BAD = {
     "no verbs": (lambda: SDTCM(4, neuron=lambda n: nn.Linear(n, n)), "SDTCM: neuron must make .* got Linear"),
     "backend": (lambda: SDTCM(4, backend="event"), "SDTCM: backend must be one of .*'events'.* got 'event'"),
     "threshold": (lambda: SDTCM(4, spatial_threshold="a"), "threshold must be a number or a tensor, got 'a'"),
-    "clock": (lambda: SDTCM(4, clock=-1.0), "SDTCM: clock must be a number from 0 to 1e6, got -1.0"),
-    "clock, no number": (lambda: SDTCM(4, clock=True), "SDTCM: clock must be a number from 0 to 1e6, got True"),
-    "clock, too large": (lambda: SDTCM(4, clock=1e39), r"clock must be a number from 0 to 1e6, got 1e\+39"),
-    "clock, post-norm": (lambda: SDTCM(4, clock=1.0, prenorm=False), "clock must be 0 without a norm .* got 1.0"),
-    "clock, no PRF": (lambda: SDTCM(4, clock=1.0, neuron=LIFConfig()), r"clock must be 0 unless .* got 1.0 and LIF\("),
+    "positional bias": (
+        lambda: SDTCM(4, positional_bias=-1.0),
+        "SDTCM: positional_bias must be a number from 0 to 1e6, got -1.0",
+    ),
+    "positional bias, no number": (
+        lambda: SDTCM(4, positional_bias=True),
+        "SDTCM: positional_bias must be a number from 0 to 1e6, got True",
+    ),
+    "positional bias, too large": (
+        lambda: SDTCM(4, positional_bias=1e39),
+        r"positional_bias must be a number from 0 to 1e6, got 1e\+39",
+    ),
+    "positional bias, post-norm": (
+        lambda: SDTCM(4, positional_bias=1.0, prenorm=False),
+        "positional_bias must be 0 without a norm .* got 1.0",
+    ),
+    "positional bias, no PRF": (
+        lambda: SDTCM(4, positional_bias=1.0, neuron=LIFConfig()),
+        r"positional_bias must be 0 unless .* got 1.0 and LIF\(",
+    ),
     "width": (lambda: SDTCM(4)(torch.zeros(2, 5, 3)), r"SDTCM: u must have shape \[B, T, 4\], got \[2, 5, 3\]"),
     "no tensor": (lambda: SDTCM(4)([1.0]), r"SDTCM: u must be a tensor \[B, T, 4\], got list"),
     "a sequence": (lambda: SDTCM(4).step(torch.zeros(2, 5, 4), None), r"SDTCM.step: u must have shape \[B, 4\]"),

@@ -33,7 +33,7 @@ USAGE_ERRORS = [
     ("train digits --model.neuron --epochs 3", "train: --model.neuron needs a value"),
     ("train digits --model.neuron psn", "--model.neuron.steps is missing: Length T of every sequence; see resofire train digits --help"),
     ("train digits --model.neuron psn --model.neuron.steps 3", "PSN: every sequence must have steps=3 steps, got one of 64"),
-    ("train digits --model.neuron lif --model.clock 2", "ClassifierConfig: clock must be 0 unless neuron is a PRF, got 2.0 and LIFConfig("),
+    ("train digits --model.neuron lif --model.positional-bias 2", "ClassifierConfig: positional_bias must be 0 unless neuron is a PRF, got 2.0 and LIFConfig("),
     ("train digits --select tets", "RunConfig: select must be one of validation, test, last, got 'tets'"),
     ("train digits --batch 100000", "train: batch must not be above the 1297 training sequences of digits, got 100000"),
     ("train digits --devices 0", "train: --devices must be a positive integer, got 0"),

@@ -46,7 +46,7 @@ class DRF(Neuron):
         adaptation: Initial α.
         gain: Factor g of the current: "unit" gives each resonator standard deviation 1 for unit-variance white input,
             "delta" is Δ.
-        even: Evenly spaced over each range, in random order, instead of sampled.
+        evenly_spaced: Evenly spaced over each range, in random order, instead of sampled.
         surrogate: The derivative used for the spike.
     """
 
@@ -65,7 +65,7 @@ class DRF(Neuron):
         threshold: float = 1.0,
         adaptation: float = 0.25,
         gain: str = "unit",
-        even: bool = False,
+        evenly_spaced: bool = False,
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
     ) -> None:
         require_count("DRF", "resonators", resonators)
@@ -79,9 +79,15 @@ class DRF(Neuron):
         require_choice("DRF", "gain", gain, GAINS)
         if not 0 < adaptation < 1:
             raise ValueError(f"DRF: adaptation must be between 0 and 1, got {adaptation!r}")
-        self._keep_log("delta", sample("DRF", "delta", delta, features, log=True, even=even), train_delta)
-        self._keep_log("tau", sample("DRF", "tau", tau, resonators * features, log=True, even=even), train_tau)
-        bands = [sample("DRF", "theta", band, features, even=even) for band in _bands(theta, resonators)]
+        self._keep_log(
+            "delta", sample("DRF", "delta", delta, features, log=True, evenly_spaced=evenly_spaced), train_delta
+        )
+        self._keep_log(
+            "tau", sample("DRF", "tau", tau, resonators * features, log=True, evenly_spaced=evenly_spaced), train_tau
+        )
+        bands = [
+            sample("DRF", "theta", band, features, evenly_spaced=evenly_spaced) for band in _bands(theta, resonators)
+        ]
         self._keep_log("theta", torch.cat(bands).clamp(min=_SMALLEST_THETA if train_theta else 0), train_theta)
         # One resonator alone starts as a PRF; several with the variance of one.
         mix = torch.randn(resonators * features) / math.sqrt(resonators) if resonators > 1 else torch.ones(features)
