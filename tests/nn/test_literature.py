@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from resofire import nn
-from resofire.deploy import FoldError, fold
+from resofire.deploy import fold
 from resofire.measure import count_ops
 from resofire.models import ClassifierConfig, FeedforwardConfig, load, save
 from resofire.models.storage import from_json, to_json
@@ -130,7 +130,7 @@ def test_networks_train_save_load_stream_and_count(config, tmp_path):
     torch.testing.assert_close(logits, model(x), rtol=1e-4, atol=1e-4)
 
 
-def test_folding_is_refused_except_for_the_plif():
+def test_the_plif_folds_to_a_lif_with_a_gain():
     torch.manual_seed(2)
     neuron, x = nn.PLIF(N, tau=3.0).double(), 2 * torch.randn(T, N, dtype=torch.float64)
     folded = neuron.fold(np.full(N, -2.0), np.full(N, 0.1))
@@ -142,8 +142,6 @@ def test_folding_is_refused_except_for_the_plif():
     assert 0.01 < np.mean(spikes) < 0.6
     np.testing.assert_array_equal(neuron(-2 * x[None] + 0.1)[0].detach().numpy(), spikes)
     assert fold(ClassifierConfig(inputs=2, classes=3, features=8, depth=1, neuron=nn.PLIF).build()).causal
-    with pytest.raises(FoldError, match=r"token_neuron \(BHRF\) cannot be folded"):
-        fold(ClassifierConfig(inputs=2, classes=3, features=8, depth=1, neuron=nn.BHRF).build())
 
 
 def test_unit_gain_gives_potentials_of_deviation_1():

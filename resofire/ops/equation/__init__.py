@@ -27,7 +27,7 @@ _traced: dict[Any, Program] = {}
 # Types whose repr tells different values apart.
 SETTINGS = bool | int | float | str | None | Surrogate
 
-__all__ = ["Dynamics", "program_of", "record", "scan", "step", "why_not_compiled"]
+__all__ = ["Dynamics", "Untraceable", "program_of", "record", "scan", "step", "why_not_compiled"]
 
 
 def program_of(dynamics: Dynamics) -> Program:
