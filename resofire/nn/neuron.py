@@ -136,10 +136,13 @@ class Neuron(Firing, Configurable):
 
     def explain(self, x: Tensor) -> str:
         """Which backend runs this input, and why the others do not."""
-        reason = equation.why_not_compiled(self._equation(x), x)
-        if reason is None:
-            return "scan: compiled from `dynamics`\nloop: the definition, slower"
-        return f"loop: runs `dynamics` step by step under autograd (the definition)\nscan: {reason}"
+        call = self._equation(x)
+        reasons = {"scan": equation.why_not_compiled(call, x), "triton": equation.why_not_triton(call, x)}
+        chosen = next((name for name, reason in reasons.items() if reason is None), None)
+        others = [f"{name}: {reason}" for name, reason in reasons.items() if reason is not None]
+        if chosen is None:
+            return "\n".join(["loop: runs `dynamics` step by step under autograd (the definition)", *others])
+        return "\n".join([f"{chosen}: compiled from `dynamics`", *others, "loop: the definition, slower"])
 
     @property
     def state_type(self) -> Any:
