@@ -4,7 +4,7 @@
     resofire evaluate runs/chirps --import examples.own_data
 
     resofire train examples.own_data:in_memory --out runs/chirps-arrays
-    resofire export runs/chirps-arrays --to c --out chirps.h
+    resofire export runs/chirps-arrays --to c --out chirps-c
 
 A registered set is found by its name, so commands import the module that registers it. Arrays are saved in the run
 folder (up to 64 MB), so commands need nothing else.

@@ -1,8 +1,9 @@
-"""A neuron of your own: the adaptive LIF, trained, evaluated and measured like a built-in one.
+"""A neuron of your own: the adaptive LIF, trained, evaluated, measured, streamed and exported like a built-in one.
 
     resofire train examples.own_neuron:alif --out runs/alif
     resofire evaluate runs/alif --import examples.own_neuron
     resofire measure runs/alif --import examples.own_neuron
+    resofire export runs/alif --to c --numbers float --import examples.own_neuron
 
 Commands that load the network need `--import`, because loading never imports code by itself.
 """

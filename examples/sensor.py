@@ -2,7 +2,7 @@
 
     python -m examples.sensor                          # writes sensor/machines.csv, trains, exports
     resofire fit sensor/machines.csv --minutes 1       # the same from the command line
-    resofire export runs/machines --to c --out machines.h
+    resofire export runs/machines --to c --out machines-c
 
 Each line of the file is one recording: its state, then 400 raw readings in milli-g around the sensor's offset. A worn
 bearing knocks some times in each turn of the shaft, buried in noise. The network standardises readings itself, so raw
@@ -61,7 +61,7 @@ def main(folder: Path, minutes: float = 1.0, count: int = 400, epochs: int | Non
     print(f"a worn machine, streamed: {names[scores[0].argmax()]}")
 
     samples = [task["train"].batch(np.array([number])).x[0].numpy() for number in range(32)]
-    written = deploy.export(model, "c", folder / "machines.h", samples)
+    written = deploy.export(model, "c", folder / "machines-c", samples)
     print(f"{written['file']}: {written['bytes']:,} bytes, fixed point agrees on {100 * written['agreement']:.0f} %")
     return float(outcome.result["accuracy"]["test"])
 

@@ -2,7 +2,9 @@
 
 import os
 import secrets
+import shutil
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -17,8 +19,7 @@ def write_atomic(file: Path, data: bytes) -> None:
         OSError: The target is not a regular file, or the content cannot be written. The old file is unchanged.
     """
     require_regular(file)
-    # An unpredictable name, created exclusively: in a shared folder nobody can place a link there first.
-    partial = file.with_name(f".{file.name[:100]}.{secrets.token_hex(8)}.part")
+    partial = _partial(file)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -30,6 +31,46 @@ def write_atomic(file: Path, data: bytes) -> None:
         partial.unlink(missing_ok=True)
         raise
     sync_folder(file.parent)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder. A new folder gets its name when all of them are on the disk.
+
+    In a folder that exists, each file is replaced by `write_atomic`, and other files stay.
+
+    Args:
+        folder: The target. Its parent must exist.
+        files: The whole content of each file by name.
+
+    Raises:
+        OSError: The target is not a folder, or the content cannot be written. No new folder is left.
+    """
+    require_folder(folder)
+    if folder.exists():
+        for name, data in files.items():
+            write_atomic(folder / name, data)
+        return
+    partial = _partial(folder)
+    partial.mkdir()
+    try:
+        for name, data in files.items():
+            write_atomic(partial / name, data)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    sync_folder(folder.parent)
+
+
+def _partial(target: Path) -> Path:
+    """An unpredictable name beside the target: in a shared folder nobody can place a link there first."""
+    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.part")
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse a target that exists and is not a folder."""
+    if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
+        raise OSError(20, "it exists and is not a folder", str(folder))
 
 
 def require_regular(file: Path) -> None:

@@ -44,12 +44,12 @@ def train_killed_and_resumed(function: str, module: tuple[str, ...], folder: Pat
         assert "  test  " in done.stdout
 
 
-# Function, the module that commands must import, whether measure works, whether a C file can be written.
+# Function, the module that commands must import, whether measure works, the numbers in which C can be written.
 EXAMPLES = {
-    "own neuron": ("examples.own_neuron:alif", "examples.own_neuron", True, False),
-    "own block": ("examples.own_block:recurrent", "examples.own_block", False, False),
-    "own data": ("examples.own_data:registered", "examples.own_data", True, True),
-    "own arrays": ("examples.own_data:in_memory", None, True, True),
+    "own neuron": ("examples.own_neuron:alif", "examples.own_neuron", True, "float"),
+    "own block": ("examples.own_block:recurrent", "examples.own_block", False, None),
+    "own data": ("examples.own_data:registered", "examples.own_data", True, "fixed"),
+    "own arrays": ("examples.own_data:in_memory", None, True, "fixed"),
 }
 
 
@@ -73,11 +73,12 @@ def test_a_user_s_own_parts_go_through_every_command(name, tmp_path):
         assert measure.returncode == 2
         assert "RecurrentBlock" in measure.stderr
         assert measure.stderr.count("\n") == 1
-    out = tmp_path / "network.h"
-    written = resofire("export", str(run), "--to", "c", "--out", str(out), "--samples", "2", *imports, cwd=tmp_path)
+    out = tmp_path / "network"
+    options = ("--to", "c", "--out", str(out), "--samples", "2", "--numbers", exported or "fixed")
+    written = resofire("export", str(run), *options, *imports, cwd=tmp_path)
     if exported:
         assert written.returncode == 0, written.stderr
-        assert out.exists()
+        assert (out / "network.h").exists()
     else:
         assert written.returncode == 2
         assert "cannot be folded" in written.stderr
@@ -103,7 +104,7 @@ def test_a_sensor_from_csv_to_c(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "a worn machine, streamed: worn" in done.stdout
-    assert '"healthy",' in (tmp_path / "machines.h").read_text()
+    assert '"healthy",' in (tmp_path / "machines-c" / "machines.h").read_text()
 
 
 def test_the_loop_of_one_s_own_learns():

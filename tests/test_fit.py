@@ -59,8 +59,8 @@ def test_fit_and_every_command_after_it(run, capsys, monkeypatch):
     assert main(["evaluate", "net", "--data", "other.csv", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["correct"]["test"][1] == 3
     assert main(["measure", "net", "--json"]) == 0
-    assert main(["export", "net", "--to", "c", "--out", "net.h", "--samples", "4"]) == 0
-    assert "idle, warm" in (run / "net.h").read_text()
+    assert main(["export", "net", "--to", "c", "--out", "c", "--samples", "4"]) == 0
+    assert "idle, warm" in (run / "c" / "c.h").read_text()
     (run / "signal.txt").write_text("\n".join(f"{value}" for value in signals(2, 3)[1][1]))
     capsys.readouterr()
     assert main(["stream", "net", "signal.txt"]) == 0

@@ -10,7 +10,7 @@ from .parsing import File, Folder, Model, Readout, Switch
 from .runs import SCALES_FROM, find_run, named_classes, open_model, open_samples, open_task, sequences
 from .usage import UsageError, require_one_of, require_positive, require_writable, writing
 
-ENDINGS = {"nir": ".nir", "onnx": ".onnx", "onnx-step": "-step.onnx", "c": ".h", "safetensors": ".safetensors"}
+ENDINGS = {"nir": ".nir", "onnx": ".onnx", "onnx-step": "-step.onnx", "c": "-c", "safetensors": ".safetensors"}
 
 
 @dataclass(frozen=True)
@@ -20,17 +20,19 @@ class Export:
     model: Model
     """A shipped network, a run folder or a weights file."""
     to: str
-    """nir, onnx (whole sequences), onnx-step (one step with its state), c (fixed point, one header) or safetensors."""
+    """nir, onnx (whole sequences), onnx-step (one step with its state), c (header and test) or safetensors."""
     out: File = None
-    """Target file. Default: named after the network."""
+    """Target file; for c a folder, whatever its suffix. Default: named after the network."""
     samples: int = 16
     """Number of training sequences that the file is verified with; a shipped network has 80 sample sequences."""
     longest: int = 1024
-    """Cut these sequences after so many steps; not for c."""
+    """Cut these sequences after so many steps; not for c in fixed point."""
+    numbers: str = "fixed"
+    """Numbers of c: fixed (fixed point: PRF and LIF neurons) or float (any neuron)."""
     weight_bits: int = 8
-    """Width of weights in c: 8, 6 or 4."""
+    """Width of weights in fixed point: 8, 6 or 4."""
     state_bits: int = 16
-    """Width of states in c: 16, 24 or 32."""
+    """Width of states in fixed point: 16, 24 or 32."""
     readout: Readout = None
     """How scores come about over time: mean, last, leaky:STEPS (a mean that forgets) or window:STEPS. Default: as the
     network was trained."""
@@ -46,10 +48,13 @@ class Export:
         require_one_of("export: --to", self.to, ENDINGS)
         require_positive("export: --samples", self.samples)
         require_positive("export: --longest", self.longest)
-        if self.to != "c" and (self.weight_bits, self.state_bits) != (8, 16):
-            raise UsageError(f"export: --weight-bits and --state-bits are for c, got --to {self.to}")
+        require_one_of("export: --numbers", self.numbers, ("fixed", "float"))
+        if self.to != "c" and (self.weight_bits, self.state_bits, self.numbers) != (8, 16, "fixed"):
+            raise UsageError(f"export: --numbers, --weight-bits and --state-bits are for c, got --to {self.to}")
+        if self.numbers == "float" and (self.weight_bits, self.state_bits) != (8, 16):
+            raise UsageError("export: --weight-bits and --state-bits are for fixed point, got --numbers float")
         out = self.out or Path(Path(self.model).name + ENDINGS[self.to])
-        require_writable("export: --out", out)
+        require_writable("export: --out", out, folder=self.to == "c")
         model = open_model(self.model)
         samples, options = self._samples()
         options["readout"] = self.readout
@@ -64,9 +69,13 @@ class Export:
         if self.json:
             print(json.dumps(checked, indent=2))
             return 0
-        print(f"{checked['file']}: {checked['bytes']:,} bytes")
-        spikes = f"{checked['spikes_different']} of {checked['spikes_compared']:,} spikes differ"
-        print(f"verified: {checked['compared']}; {spikes}")
+        files = f" in {', '.join(checked['files'])}" if "files" in checked else ""
+        print(f"{checked['file']}: {checked['bytes']:,} bytes{files}")
+        if checked.get("run", True):
+            spikes = f"{checked['spikes_different']} of {checked['spikes_compared']:,} spikes differ"
+            print(f"verified: {checked['compared']}; {spikes}")
+        else:
+            print(f"not run: {checked['compared']}; {checked['files'][-1]} checks it where there is one")
         if "agreement" in checked:
             print(f"fixed point agrees with float on {100 * checked['agreement']:.1f} % of the samples")
         return 0
@@ -83,7 +92,9 @@ class Export:
                 f"export: --samples must be at most {len(split)}, the sample sequences of {self.model}, got "
                 f"{self.samples}; name the folder of its data set with --data-dir for more"
             )
-        if self.to != "c":
+        if self.to == "c":
+            options["numbers"] = self.numbers
+        if self.to != "c" or self.numbers == "float":
             x, _ = sequences(split, self.samples, shuffle=shipped is None)
             return [each[: self.longest] for each in x], options
         scales, _ = sequences(split, SCALES_FROM, shuffle=shipped is None)

@@ -32,12 +32,21 @@ def require_positive(what: str, value: int | None) -> None:
         raise UsageError(f"{what} must be a positive integer, got {value}")
 
 
-def require_writable(flag: str, file: Path) -> None:
-    """Create the folder of an output file, and refuse a target that cannot be written before any work is done."""
+def require_writable(flag: str, file: Path, folder: bool = False) -> None:
+    """Create the folder of an output file, and refuse a target that cannot be written before any work is done.
+
+    Args:
+        flag: The flag that names it.
+        file: The target.
+        folder: It is to be a folder itself.
+    """
     with writing(flag, file):
-        if file.is_dir():
+        if folder and file.exists() and not file.is_dir():
+            raise UsageError(f"{flag} must name a folder, got the file {file}")
+        if not folder and file.is_dir():
             raise UsageError(f"{flag} must name a file, got the folder {file}")
-        require_regular(file)
+        if not folder:
+            require_regular(file)
         file.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(file if file.exists() else file.parent, os.W_OK):
             raise UsageError(f"{flag} {file} cannot be written: permission denied")

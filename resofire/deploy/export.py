@@ -1,4 +1,5 @@
-"""Networks as files for other programs. A file is written only after its content ran and agreed with the network."""
+"""Networks as files for other programs. A file is written only after its content ran and agreed with the network; only
+C is also written where there is no compiler to run it, and the report says so."""
 
 import copy
 import os
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..atomic import require_regular, write_atomic
+from ..atomic import require_folder, require_regular, write_atomic, write_folder
 from ..models import Network
 from ..nn.folded import Array, Folded
 from .fold import fold
@@ -30,14 +31,16 @@ def export(
     Args:
         model: A folded network, or one that can be folded.
         to: A name in `FORMATS`: nir, onnx, onnx-step, c, safetensors, or one of your own (`register`).
-        out: The file. If it exists, it must be a regular file.
+        out: The file. If it exists, it must be a regular file; for c a folder.
         samples: Sequences to verify it on (and for c to calibrate on): values [T, inputs] or tokens [T].
         class_names: What the classes are called, if the network does not know it.
         readout: mean, last, leaky:STEPS or window:STEPS instead of the network's own pool; see `Folded.with_readout`.
-        options: For c those of `quantize` and `scales`, sequences to calibrate on; other formats have none.
+        options: For c `numbers`, "fixed" or "float"; for fixed point also those of `quantize` and `scales`, sequences
+            to calibrate on. Other formats have none.
 
     Returns:
-        What was written and verified: `format`, `file`, `bytes` and the report of `Format.verify`.
+        What was written and verified: `format`, `file`, `bytes` (of all files) and the report of `Format.verify`; for
+        a folder also the names of its `files`.
 
     Raises:
         ExportError: Nothing was written; the message says why.
@@ -48,7 +51,7 @@ def export(
     if form is None:
         raise ExportError(f"export: to must be one of {', '.join(FORMATS)}, got {to!r}")
     out = Path(out)
-    _check_target(out)
+    _check_target(out, form.folder)
     folded = model if isinstance(model, Folded) else fold(model)
     if folded.class_names is None and class_names is not None:
         folded = replace(folded, class_names=tuple(class_names))
@@ -60,11 +63,18 @@ def export(
     fault = folded.fault()
     if fault:
         raise ExportError(f"export: the folded network cannot be used: {fault}")
+    if folded.equation_owner is not None and not form.equations:
+        raise ExportError(
+            f"export: to {to!r} takes PRF and LIF neurons, got {folded.equation_owner}; c takes any neuron, with "
+            f"numbers 'float' (--to c --numbers float)"
+        )
     samples = _checked_samples(folded, samples)
     if isinstance(model, Network):
         _check_fold(model, samples)
     try:
-        network = form.prepare(folded, samples, out.stem, **options)
+        named = out.name.endswith(form.suffix) and bool(form.suffix)
+        name = out.name.removesuffix(form.suffix) if named else out.stem
+        network = form.prepare(folded, samples, name, **options)
         content = form.write(network)
         report = form.verify(network, content, samples)
     except VerificationError as error:
@@ -76,10 +86,14 @@ def export(
     except (ValueError, RuntimeError) as error:
         raise ExportError(f"export: to {to!r}: {' '.join(str(error).split())[:400]}") from None
     try:
-        write_atomic(out, content)
+        if isinstance(content, bytes):
+            write_atomic(out, content)
+            return {"format": to, "file": str(out), "bytes": len(content), **report}
+        write_folder(out, content)
     except OSError as error:
         raise ExportError(f"export: {out} could not be written: {error.strerror or error}") from None
-    return {"format": to, "file": str(out), "bytes": len(content), **report}
+    size = sum(map(len, content.values()))
+    return {"format": to, "file": str(out), "files": sorted(content), "bytes": size, **report}
 
 
 def _check_fold(model: Network, samples: list[Array]) -> None:
@@ -113,12 +127,12 @@ def _checked_samples(folded: Folded, samples: list[Array]) -> list[Array]:
     return samples
 
 
-def _check_target(out: Path) -> None:
+def _check_target(out: Path, folder: bool) -> None:
     """Refuse before the work what could not be written after it."""
     if not out.absolute().parent.is_dir():
-        raise ExportError(f"export: out must be a file in a folder that exists, got {out}")
+        raise ExportError(f"export: out must be {'' if folder else 'a file '}in a folder that exists, got {out}")
     try:
-        require_regular(out)
+        (require_folder if folder else require_regular)(out)
     except OSError as error:
         raise ExportError(f"export: {out} could not be written: {error.strerror or error}") from None
 

@@ -10,15 +10,18 @@ is fused with an addition. So a chunk of any size and any number of streams give
 import numba
 import numpy as np
 
-# Integers of the network, then LAYER of them for each layer, then for LEAKY and WINDOW the STEPS of the pool. TABLE,
-# HEAD, SIGN, … are indices into the other array.
+from . import kernels_equation
+
+# Integers of the network, then LAYER of them for each layer, then the instructions of equations, then for LEAKY and
+# WINDOW the STEPS of the pool. TABLE, HEAD, SIGN, … are indices into the other array. A layer of an EQUATION has its
+# gains at THRESHOLD, its number of states in RESET, and instructions of length IM from RE on.
 TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, HEAD, BIAS = range(10)
 FIRST = 10
 KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, ROWS, KEEP, STATE = range(13)
 LAYER = 13
 # Of TOKENS: values whose origin lies before the table.
 CENTRED = 2
-PRF, LIF, SPATIAL = range(3)
+PRF, LIF, SPATIAL, EQUATION = range(4)
 NONE, SOFT, HARD = range(3)
 MEAN, LAST, EACH, LEAKY, WINDOW = range(5)
 
@@ -33,11 +36,11 @@ def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active,
         layout: int64: sizes and indices.
         numbers: Everything else in the network.
         x: The chunk.
-        potentials: [streams, 2, temporal neurons]: u and r.
+        potentials: [streams, 2, temporal neurons]: u and r, or states of an equation in pairs.
         totals: [streams, width of the last z], float64: sums for the read-out; of a WINDOW, its steps follow them.
         steps: [streams]: time steps so far.
         counts: [streams, layers]: spikes so far.
-        scratch: [2, widest z].
+        scratch: [3, widest z or registers of an equation].
         active: [neurons of the largest layer + 1].
         fired: [streams, steps, neurons] uint8, or [streams, 0, neurons]: spikes are not kept.
         scores: [streams, 1, classes] after the last step, or [streams, steps, classes] after each.
@@ -50,7 +53,10 @@ def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active,
             place = 0
             for number in range(layout[LAYERS]):
                 layer = layout[FIRST + LAYER * number : FIRST + LAYER * (number + 1)]
-                firing = _fire(layer, numbers, z, potentials[b], active)
+                if layer[KIND] == EQUATION:
+                    firing = _fire_equation(layout, layer, numbers, z, potentials[b], scratch[2], active)
+                else:
+                    firing = _fire(layer, numbers, z, potentials[b], active)
                 counts[b, number] += firing
                 if keep:
                     for i in range(firing):
@@ -152,6 +158,26 @@ def _fire(layer, numbers, z, state, active):
     elif reset == HARD:
         for i in range(firing):
             u[active[i]] = 0
+    return firing
+
+
+@numba.njit(cache=True, nogil=True)
+def _fire_equation(layout, layer, numbers, z, state, registers, active):
+    """As `_fire`, for neurons of any equation."""
+    n, states, base = layer[COUNT], layer[RESET], layer[STATE]
+    sign, current = numbers[layer[SIGN] : layer[SIGN] + n], numbers[layer[CURRENT] : layer[CURRENT] + n]
+    gain = numbers[layer[THRESHOLD] : layer[THRESHOLD] + n]
+    for i in range(n):
+        registers[i] = gain[i] * (sign[i] * z[i]) + current[i]
+    kernels_equation.run(layout[layer[RE] : layer[RE] + layer[IM]], n, registers, numbers, state, base)
+    for k in range(states):
+        at = base + (k >> 1) * n
+        state[k & 1, at : at + n] = registers[(1 + k) * n : (2 + k) * n]
+    spikes = registers[(1 + states) * n : (2 + states) * n]
+    firing = 0
+    for i in range(n):
+        active[firing] = i
+        firing += spikes[i] != 0
     return firing
 
 

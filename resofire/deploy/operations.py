@@ -34,13 +34,18 @@ def operations(folded: Folded, rates: Sequence[float], steps: float) -> Counts:
         name = f"layers.{number}"
         spatial = all(group.kind == "spatial" for group in layer.neurons)
         for group in layer.neurons:
-            products, additions, comparisons = NEURON[group.kind]
-            resets = rate if group.reset == "soft" else 0.0
+            if group.equation is None:
+                products, additions, comparisons = NEURON[group.kind]
+                resets = rate if group.reset == "soft" else 0.0
+                each = {"multiply": products, "add": additions + resets, "compare": comparisons}
+            else:
+                # g σ z + κ is a product and an addition more.
+                each = dict(group.equation.operations)
+                each |= {kind: each[kind] + 1 for kind in ("multiply", "add")}
             parts.append(
                 Count(
                     layer=f"{name}.neurons", component="spatial neuron" if spatial else "temporal neuron", times=steps,
-                    multiply=products * group.count, add=(additions + resets) * group.count,
-                    compare=comparisons * group.count,
+                    **{kind: number * group.count for kind, number in each.items()},
                 )
             )  # fmt: skip
         component = "channel linear" if spatial else "token linear"

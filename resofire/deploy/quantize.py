@@ -228,6 +228,8 @@ def _rounded(x: Array, top: int) -> Array:
 def _check_network(folded: Any) -> None:
     if not isinstance(folded, Folded):
         raise TypeError(f"quantize: folded must be a Folded (see fold), got {type(folded).__name__}")
+    if folded.equation_owner is not None:
+        raise ValueError(f"quantize: folded must have PRF and LIF neurons, got {folded.equation_owner}")
     for layer in folded.layers:
         for group in layer.neurons:
             largest = float(np.hypot(group.phi_re, group.phi_im).max(initial=0))

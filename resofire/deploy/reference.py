@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ..nn.folded import Array, Folded, Neurons
+from . import equation
 from .quantized import IntegerNeurons, Quantized
 
 Group = TypeVar("Group")
@@ -154,6 +155,8 @@ def encoded(quantized: Quantized, x: Array) -> Array:
 
 def _fire(neurons: Neurons, z: Array) -> Array:
     """The spikes of one group, [T, N], bool."""
+    if neurons.kind == "equation":
+        return equation.fire(neurons, z)
     drive = neurons.sign * z
     if neurons.kind == "spatial":
         return drive >= neurons.threshold

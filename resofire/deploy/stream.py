@@ -1,7 +1,7 @@
 """A trained network as a stream: one time step in, scores out, with a state of constant size.
 
-The state is two numbers for each temporal neuron, and the sums of the read-out; with the pool "window" also its steps.
-The size of the chunks makes no difference, not to a bit.
+The state is two numbers for each PRF and LIF, the states of neurons of any other equation, and the sums of the
+read-out; with the pool "window" also its steps. The size of the chunks makes no difference, not to a bit.
 """
 
 import hashlib
@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 from torch import nn
 
-from ..nn.folded import KINDS, POOLS, RESETS, Array, Folded
+from ..nn.folded import KINDS, POOLS, RESETS, Array, Folded, Neurons
 from ..ops.checks import require_count
 from . import kernels as k
+from . import machine
 from .fold import fold
 
 MAGIC = b"RSFS0001"
@@ -27,6 +28,8 @@ class _Network(NamedTuple):
 
     layout: Array
     numbers: Array
+    registers: int
+    """Numbers that the machine of equations needs."""
 
 
 class _State(NamedTuple):
@@ -64,7 +67,7 @@ class Stream:
         self.folded, self.streams = folded, streams
         self._network = _pack(folded)
         counts = [layer.neurons[0].count for layer in folded.layers]
-        temporal = sum(layer.neurons[0].count for layer in folded.layers if layer.neurons[0].kind != "spatial")
+        temporal = sum(_width(layer.neurons[0]) for layer in folded.layers)
         widest = max(folded.table.shape[1], *(layer.rows.shape[1] for layer in folded.layers))
         ring = (folded.pool_steps or 0) if folded.pool == "window" else 0
         self._state = _State(
@@ -73,7 +76,7 @@ class Stream:
             steps=np.zeros(streams, np.int64),
             counts=np.zeros((streams, len(folded.layers)), np.int64),
         )
-        self._scratch = np.zeros((2, widest), folded.dtype)
+        self._scratch = np.zeros((3, max(widest, self._network.registers)), folded.dtype)
         self._active = np.zeros(max(counts) + 1, np.int64)
         self._no_spikes = np.zeros((streams, 0, folded.neurons), np.uint8)
 
@@ -101,7 +104,9 @@ class Stream:
             spikes = self._no_spikes
         else:
             _require_spikes(spikes, (*x.shape[:2], self.folded.neurons))
-        k.walk(*self._network, x, *self._state, self._scratch, self._active, spikes, scores)
+        k.walk(
+            self._network.layout, self._network.numbers, x, *self._state, self._scratch, self._active, spikes, scores
+        )
         return scores if every else scores[:, 0]
 
     def step(self, x: Any) -> Array:
@@ -230,8 +235,6 @@ def _pack(folded: Folded) -> _Network:
         raise ValueError("stream: the network is bidirectional: it needs whole sequences and cannot be streamed")
     packer = Packer(folded.dtype)
     layout = np.zeros(k.FIRST + k.LAYER * len(folded.layers), np.int64)
-    if folded.pool_steps is not None:
-        layout = np.append(layout, folded.pool_steps)
     if folded.origin is not None:
         packer.add(folded.origin)
     place(layout, {
@@ -241,7 +244,8 @@ def _pack(folded: Folded) -> _Network:
         k.POOL: POOLS.index(folded.pool), k.LAYERS: len(folded.layers), k.TABLE: packer.add(folded.table),
         k.HEAD: packer.add(folded.head), k.BIAS: packer.add(folded.bias),
     })  # fmt: skip
-    temporal = 0
+    temporal = registers = 0
+    codes: list[int] = []
     for number, layer in enumerate(folded.layers):
         (neurons,) = layer.neurons
         place(layout[k.FIRST + k.LAYER * number :], {
@@ -251,8 +255,24 @@ def _pack(folded: Folded) -> _Network:
             k.RE: packer.add(neurons.phi_re), k.IM: packer.add(neurons.phi_im), k.ROWS: packer.add(layer.rows),
             k.KEEP: -1 if layer.clear is None else packer.add(~layer.clear), k.STATE: temporal,
         })  # fmt: skip
-        temporal += 0 if neurons.kind == "spatial" else neurons.count
-    return _Network(layout, packer.packed())
+        if neurons.equation is not None:
+            code = machine.encode(neurons.equation, packer.add)
+            place(layout[k.FIRST + k.LAYER * number :], {
+                k.THRESHOLD: packer.add(neurons.equation.gain), k.RESET: len(neurons.equation.program.states),
+                k.RE: len(layout) + len(codes), k.IM: len(code.instructions),
+            })  # fmt: skip
+            codes += code.instructions
+            registers = max(registers, code.registers * neurons.count)
+        temporal += _width(neurons)
+    tail = [] if folded.pool_steps is None else [folded.pool_steps]
+    return _Network(np.concatenate([layout, np.array([*codes, *tail], np.int64)]), packer.packed(), registers)
+
+
+def _width(neurons: Neurons) -> int:
+    """The pairs of numbers that the state of a group takes."""
+    if neurons.equation is not None:
+        return -(-len(neurons.equation.program.states) // 2) * neurons.count
+    return 0 if neurons.kind == "spatial" else neurons.count
 
 
 def place(layout: Array, values: dict[int, int]) -> None:

@@ -6,12 +6,14 @@ weight rows of the neurons that fire:
     z = table[token]  or  (values - origin) · weight              input
     v = φ v + σ z + κ,  s = [Re v ≥ η],  then the reset           temporal neurons (PRF: complex; LIF: φ = β is real)
     s = [σ z ≥ η]                                                 spatial neurons
+    s, state = equation(g σ z + κ, state)                         neurons of any other equation (`Equation`)
     z += Σ rows[i] over all i with s_i, from 0 if `fresh`;        synapses
     z = 0 where `clear`
 
 σ is 1, -1 or, for a temporal neuron, 0 (a channel that the norm in front of it silences); κ is a constant current, η
 the threshold. The only products in a layer are in the rotation or decay of the state: 4 for a PRF, 1 for a LIF, none
-for a spatial neuron. Everything else is additions and comparisons.
+for a spatial neuron. Everything else is additions and comparisons. Neurons that are neither PRF nor LIF keep their
+equation as a graph, with g = |a| of the norm in front of them: streams and C in floats run it, other formats refuse it.
 
 The read-out makes one vector of the z of all steps so far, of which `head` makes scores:
 
@@ -46,15 +48,19 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..ops.equation.graph import Program
+
 Array = NDArray[Any]
-KINDS = ("prf", "lif", "spatial")
+KINDS = ("prf", "lif", "spatial", "equation")
 RESETS = ("none", "soft", "hard")
 POOLS = ("mean", "last", "none", "leaky", "window")
 # The largest pool_steps of the read-outs that have them.
 MOST_STEPS = {"leaky": 1 << 20, "window": 1 << 16}
 # The float arrays of a group of neurons.
 NUMBERS = ("threshold", "current", "phi_re", "phi_im")
-_NO_SUCH_RESET = (("prf", "hard"), ("spatial", "soft"), ("spatial", "hard"))
+_NO_SUCH_RESET = (
+    ("prf", "hard"), ("spatial", "soft"), ("spatial", "hard"), ("equation", "soft"), ("equation", "hard")
+)  # fmt: skip
 
 
 class FoldError(TypeError):
@@ -73,23 +79,41 @@ class FoldError(TypeError):
 
 
 @dataclass(frozen=True)
+class Equation:
+    """One step of neurons that are neither PRF nor LIF."""
+
+    owner: str
+    """The class of the neuron."""
+    program: Program
+    """What it computes from current, states and coefficients."""
+    gain: Array
+    """g [N]."""
+    coefficients: tuple[Array, ...]
+    """Those of the program in its order, each [] or [N]."""
+    operations: dict[str, float]
+    """Per neuron and step, by the names of `Count`."""
+
+
+@dataclass(frozen=True)
 class Neurons:
     """N neurons of one kind."""
 
     kind: str
-    """prf, lif or spatial."""
+    """prf, lif, spatial or equation."""
     sign: Array
     """σ [N], int8."""
     threshold: Array
-    """η [N]."""
+    """η [N]; zero for an equation, which has its own."""
     current: Array
     """κ [N]; zero for spatial neurons."""
     phi_re: Array
-    """[N]; β for a LIF, zero for spatial neurons."""
+    """[N]; β for a LIF, zero for spatial neurons and equations."""
     phi_im: Array
     """[N]; zero except for a PRF."""
     reset: str = "none"
-    """none, soft (subtract η from Re v) or hard (set v to zero)."""
+    """none, soft (subtract η from Re v) or hard (set v to zero); none for an equation, which resets by itself."""
+    equation: Equation | None = None
+    """Of the kind equation only."""
 
     @property
     def count(self) -> int:
@@ -170,6 +194,12 @@ class Folded:
         """The number of neurons in all layers."""
         return sum(len(layer.rows) for layer in self.layers)
 
+    @property
+    def equation_owner(self) -> str | None:
+        """The class of the first neuron that is neither PRF nor LIF; None if there is none."""
+        groups = (group for layer in self.layers for group in layer.neurons)
+        return next((group.equation.owner for group in groups if group.equation is not None), None)
+
     def astype(self, dtype: Any) -> "Folded":
         """The same network in another precision; signs and masks keep their types."""
         return _cast(self, np.dtype(dtype))
@@ -243,6 +273,11 @@ class Folded:
             for j, group in enumerate(layer.neurons):
                 for name in NUMBERS:
                     yield f"{i}.{j}.{name}", getattr(group, name), (inputs,)
+                if group.equation is not None:
+                    yield f"{i}.{j}.gain", group.equation.gain, (inputs,)
+                    values = zip(group.equation.program.coefficients, group.equation.coefficients, strict=True)
+                    for name, value in values:
+                        yield f"{i}.{j}.c.{name}", value, (inputs,) if value.ndim else ()
             width = outputs
         classes = self.head.shape[1]
         yield "head", self.head, (width, classes)
@@ -314,6 +349,31 @@ def spatial(threshold: float, a: Array, b: Array) -> Neurons:
     )
 
 
+def equation(
+    owner: str, program: Program, coefficients: tuple[Array, ...], operations: dict[str, float], a: Array, b: Array
+) -> Neurons:
+    """Neurons of any equation that read a z + b, each [N].
+
+    Args:
+        owner: The class of the neuron.
+        program: From `ops.equation.program_of`.
+        coefficients: In the order of the program, each [] or [N].
+        operations: From `count_dynamics`.
+        a: Slope of the current, [N].
+        b: Offset of the current, [N].
+    """
+    zero = np.zeros_like(a)
+    return Neurons(
+        kind="equation",
+        sign=np.sign(a).astype(np.int8),
+        threshold=zero,
+        current=b,
+        phi_re=zero,
+        phi_im=zero,
+        equation=Equation(owner, program, np.abs(a), coefficients, operations),
+    )
+
+
 def norm_affine(norm: Any, floor: float = 0.0) -> tuple[Array, Array]:
     """Gain and offset, each [N], of a batch norm in evaluation; a gain below `floor` is 0."""
     gain = to_array(norm.weight) / np.sqrt(to_array(norm.running_var) + norm.eps)
@@ -335,9 +395,9 @@ def to_array(tensor: Tensor) -> Array:
 def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, np.ndarray):
         return value.astype(dtype) if value.dtype.kind == "f" else value
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not isinstance(value, Program):
         return tuple(_cast(each, dtype) for each in value)
-    if isinstance(value, Folded | Layer | Neurons):
+    if isinstance(value, Folded | Layer | Neurons | Equation):
         return replace(value, **{field.name: _cast(getattr(value, field.name), dtype) for field in fields(value)})
     return value
 
@@ -348,6 +408,8 @@ def _group_fault(name: str, group: Neurons, width: int) -> str | None:
             f"{name} must be one of {', '.join(KINDS)} with reset one of {', '.join(RESETS)}, "
             f"got {group.kind!r} with {group.reset!r}"
         )
+    if (group.kind == "equation") != (group.equation is not None):
+        return f"{name}.equation must be there for kind equation and for no other, got {group.kind!r}"
     if (group.kind, group.reset) in _NO_SUCH_RESET:
         return f"{name}.reset must not be {group.reset} for {group.kind} neurons"
     sign = group.sign

@@ -19,6 +19,8 @@ from ..ops.registry import names
 from .config import Configurable
 from .counts import Count, CountError, count_dynamics, count_neuron
 from .firing import Firing
+from .folded import Array, FoldError, Neurons, to_array
+from .folded import equation as fold_equation
 
 
 class Trace:
@@ -134,10 +136,13 @@ class Neuron(Firing, Configurable):
 
     def explain(self, x: Tensor) -> str:
         """Which backend runs this input, and why the others do not."""
-        reason = equation.why_not_compiled(self._equation(x), x)
-        if reason is None:
-            return "scan: compiled from `dynamics`\nloop: the definition, slower"
-        return f"loop: runs `dynamics` step by step under autograd (the definition)\nscan: {reason}"
+        call = self._equation(x)
+        reasons = {"scan": equation.why_not_compiled(call, x), "triton": equation.why_not_triton(call, x)}
+        chosen = next((name for name, reason in reasons.items() if reason is None), None)
+        others = [f"{name}: {reason}" for name, reason in reasons.items() if reason is not None]
+        if chosen is None:
+            return "\n".join(["loop: runs `dynamics` step by step under autograd (the definition)", *others])
+        return "\n".join([f"{chosen}: compiled from `dynamics`", *others, "loop: the definition, slower"])
 
     @property
     def state_type(self) -> Any:
@@ -201,6 +206,26 @@ class Neuron(Firing, Configurable):
         # What all channels share stays in a register.
         read = sum(each.dim() > 0 for each in coefficients.values())
         return count_neuron(name, self.features, steps, operations, coefficients=read, states=len(self.states))
+
+    @torch.no_grad()
+    def fold(self, a: Array, b: Array) -> Neurons:
+        """These neurons as arrays and a graph, reading a z + b; see `resofire.nn.folded`.
+
+        Raises:
+            FoldError: They have no equation of one step, or one that cannot be compiled or counted.
+        """
+        if type(self).dynamics is Neuron.dynamics:
+            raise FoldError(self, "it has no equation of one time step (`dynamics`)")
+        call = self._equation(torch.zeros(1, self.features, dtype=torch.float64))
+        try:
+            program = equation.program_of(call)
+            operations = count_dynamics(self.dynamics, self.states, call.coefficients._fields)
+        except equation.Untraceable as error:
+            raise FoldError(self, f"`dynamics` cannot be compiled: {error}") from None
+        except CountError as error:
+            raise FoldError(self, str(error)) from None
+        values = tuple(map(to_array, call.coefficients))
+        return fold_equation(type(self).__name__, program, values, operations, a, b)
 
 
 # NamedTuples of states and coefficients. (torch.compile warns of `lru_cache`.)

@@ -13,7 +13,8 @@ from test_quantize import extreme
 import resofire
 from resofire import data
 from resofire.deploy import fold
-from resofire.deploy.formats.c import FLAGS, CompilerError, header, verify
+from resofire.deploy.formats.c import header, verify
+from resofire.deploy.formats.c_run import FLAGS, CompilerError
 from resofire.deploy.formats.c_text import words
 from resofire.deploy.quantize import quantize
 from resofire.deploy.quantized import STATE_BITS, WEIGHT_BITS

@@ -30,7 +30,7 @@ from resofire.deploy import (
     register,
     save,
 )
-from resofire.deploy.formats import c, safetensors
+from resofire.deploy.formats import c, c_run, safetensors
 from resofire.deploy.formats.agreement import Agreement, DisagreementError
 from resofire.deploy.reference import Result, run
 from resofire.models import ClassifierConfig
@@ -54,7 +54,7 @@ def samples(case, *lengths):
 def needs(to):
     for package in FORMATS[to].packages:
         pytest.importorskip(package, reason=f"the package {package} is not installed")
-    if to == "c" and not any(map(shutil.which, c.COMPILERS)):
+    if to == "c" and not any(map(shutil.which, c_run.COMPILERS)):
         pytest.skip("there is no C compiler")
 
 
@@ -63,7 +63,11 @@ def needs(to):
 def test_every_format(to, case, tmp_path):
     needs(to)
     out = tmp_path / f"network{FORMATS[to].suffix}"
-    out.write_text("an older one")
+    if to == "c":
+        out.mkdir()
+        (out / "network.h").write_text("an older one")
+    else:
+        out.write_text("an older one")
     model = network(CASES[case], torch.float32)
     # With scores at every step, fixed point is calibrated on more steps.
     x = samples(case, 40, 7) if to != "c" else [make_input(CASES[case], 40, seed).numpy() for seed in range(6)]
@@ -71,7 +75,11 @@ def test_every_format(to, case, tmp_path):
     steps = sum(map(len, x))
     assert [file.name for file in tmp_path.iterdir()] == [out.name]
     assert json.loads(json.dumps(report)) == report
-    assert (report["format"], report["file"], report["bytes"]) == (to, str(out), out.stat().st_size)
+    files = [out / name for name in report["files"]] if to == "c" else [out]
+    assert (report["format"], report["file"]) == (to, str(out))
+    assert report["bytes"] == sum(file.stat().st_size for file in files)
+    if to == "c":
+        assert sorted(out.iterdir()) == files == [out / "network.h", out / "network_test.c"]
     assert report["spikes_compared"] == steps * fold(model).neurons
     assert (report["spikes_different"], report["sequences"], report["steps"]) == (0, len(x), steps)
     assert report["largest_deviation"] < 1e-5
@@ -155,9 +163,9 @@ def test_a_file_that_disagrees_is_not_left(change, words, tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 def test_nothing_is_left_by_an_interruption_or_a_full_disk(error, tmp_path, monkeypatch):
-    """Also for NIR, whose HDF5 is built in memory: the file is written once, by `write_atomic`."""
+    """Also for NIR, whose HDF5 is built in memory: the file is written once, by `write_atomic`. So is a folder."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(error))
-    for to in ("safetensors", "nir"):
+    for to in ("safetensors", "nir", "c"):
         needs(to)
         with pytest.raises((KeyboardInterrupt, ExportError), match=None if error is KeyboardInterrupt else "No space"):
             export(network(CASES["prenorm"]), to, tmp_path / "a", samples("prenorm"))
@@ -167,11 +175,17 @@ def test_nothing_is_left_by_an_interruption_or_a_full_disk(error, tmp_path, monk
 def test_targets_that_are_not_regular_files(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("kept")
     for out in (tmp_path / "pipe", tmp_path / "folder", "/dev/null"):
-        for to in ("safetensors", "c"):
-            with pytest.raises(ExportError, match="could not be written: it exists and is not a regular file"):
-                export(network(CASES["prenorm"]), to, out, samples("prenorm"))
+        with pytest.raises(ExportError, match="could not be written: it exists and is not a regular file"):
+            export(network(CASES["prenorm"]), "safetensors", out, samples("prenorm"))
+    for out in (tmp_path / "pipe", tmp_path / "file", "/dev/null"):
+        with pytest.raises(ExportError, match="could not be written: it exists and is not a folder"):
+            export(network(CASES["prenorm"]), "c", out, samples("prenorm"))
+    assert (tmp_path / "file").read_text() == "kept"
     with pytest.raises(ExportError, match="out must be a file in a folder that exists, got"):
+        export(network(CASES["prenorm"]), "nir", tmp_path / "nowhere" / "a", samples("prenorm"))
+    with pytest.raises(ExportError, match="out must be in a folder that exists, got"):
         export(network(CASES["prenorm"]), "c", tmp_path / "nowhere" / "a", samples("prenorm"))
     with pytest.raises(OSError, match="not a regular file"):
         write_atomic(tmp_path / "pipe", b"")
@@ -277,22 +291,39 @@ def test_unknown_formats_and_broken_networks(tmp_path):
         export(replace(folded, bias=folded.bias * np.nan), "safetensors", tmp_path / "a", samples("prenorm"))
 
 
-def test_c(tmp_path, monkeypatch):
-    """A header that a compiler agrees with; without a compiler, or if it disagrees, none."""
-    model, x = network(CASES["prenorm"], torch.float32), samples("prenorm")
-    monkeypatch.setattr(c, "COMPILERS", ("no-such-compiler",))
-    with pytest.raises(ExportError, match=r"export: to 'c': c: no C compiler found \(tried no-such-compiler\)"):
-        export(model, "c", tmp_path / "int.h", x)
-    assert not list(tmp_path.iterdir())
-    monkeypatch.undo()
+@pytest.mark.parametrize("numbers", ["fixed", "float"])
+def test_c(numbers, tmp_path, monkeypatch):
+    """A header that a compiler agrees with; if it disagrees, none."""
     needs("c")
-    export(model, "c", tmp_path / "int.h", x)
-    assert "network_int" in (tmp_path / "int.h").read_text()
-    write = c.Text.whole
-    monkeypatch.setattr(c.Text, "whole", lambda text: write(text).replace("+ 8192) >> 14", "+ 8000) >> 14"))
-    with pytest.raises(VerificationError, match=r"the c file compiled by .* disagrees .* in 2 of 2 sequences: \d+ of"):
-        export(model, "c", tmp_path / "other.h", x)
+    model, x = network(CASES["prenorm"], torch.float32), samples("prenorm")
+    export(model, "c", tmp_path / "int.h", x, numbers=numbers)
+    assert "network_int" in (tmp_path / "int.h" / "network_int.h").read_text()
+    text, change = {
+        "fixed": (c.Text, ("+ 8192) >> 14", "+ 8000) >> 14")),
+        "float": (c.FloatText, ("s->z[j] += row[j]", "s->z[j] += 0.5f * row[j]")),
+    }[numbers]
+    write = text.whole
+    monkeypatch.setattr(text, "whole", lambda self: write(self).replace(*change))
+    with pytest.raises(VerificationError, match=r"the c file .*disagrees"):
+        export(model, "c", tmp_path / "other", x, numbers=numbers)
+    monkeypatch.undo()
+    source = c_run.self_test
+    monkeypatch.setattr(c_run, "self_test", lambda *given: source(*given[:3], given[3][::-1], *given[4:]))
+    with pytest.raises(VerificationError, match="the c file fails its own test: other: 2 of 2 sequences differ"):
+        export(model, "c", tmp_path / "other", x, numbers=numbers)
     assert [file.name for file in tmp_path.iterdir()] == ["int.h"]
+
+
+@pytest.mark.parametrize("numbers", ["fixed", "float"])
+def test_without_a_compiler_c_is_written_and_not_run(numbers, tmp_path, monkeypatch):
+    monkeypatch.setattr(c_run, "COMPILERS", ("no-such-compiler",))
+    report = export(
+        network(CASES["prenorm"], torch.float32), "c", tmp_path / "net", samples("prenorm"), numbers=numbers
+    )
+    assert report["run"] is False
+    assert report["compared"] == "c: no C compiler found (tried no-such-compiler)"
+    assert (report["spikes_compared"], "agreement" in report) == (0, numbers == "fixed")
+    assert sorted(file.name for file in (tmp_path / "net").iterdir()) == report["files"] == ["net.h", "net_test.c"]
 
 
 def test_fixed_point_that_is_no_longer_the_network_is_refused(tmp_path):

@@ -15,7 +15,7 @@ from resofire.commands.export import ENDINGS
 from resofire.commands.runs import sequences
 from resofire.data.task import Form, Split
 from resofire.deploy import fold
-from resofire.deploy.formats import safetensors
+from resofire.deploy.formats import c_run, safetensors
 from resofire.deploy.reference import run
 
 COMPILER = shutil.which("cc")
@@ -30,8 +30,10 @@ def test_a_network_of_the_package(to, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["export", "digits", "--to", to, "--samples", "2"]) == 0
     file = tmp_path / f"digits{ENDINGS[to]}"
+    size = sum(each.stat().st_size for each in (file.iterdir() if to == "c" else [file]))
     out = capsys.readouterr().out
-    assert out.startswith(f"{file.name}: {file.stat().st_size:,} bytes\nverified: ")
+    names = " in digits.h, digits_test.c" if to == "c" else ""
+    assert out.startswith(f"{file.name}: {size:,} bytes{names}\nverified: ")
     assert "; 0 of 65,536 spikes differ\n" in out
     assert ("fixed point agrees with float on 100.0 %" in out) == (to == "c")
     assert [each.name for each in tmp_path.iterdir()] == [file.name]
@@ -43,8 +45,21 @@ def test_bits_and_json(tmp_path, capsys):
     out = tmp_path / "n4.h"
     arguments = ["--to", "c", "--out", str(out), "--samples", "2", "--weight-bits", "4", "--json"]
     assert cli.main(["export", "digits", *arguments]) == 0
-    assert json.loads(capsys.readouterr().out)["bytes"] == out.stat().st_size
-    assert "4 bit weights" in out.read_text()
+    assert json.loads(capsys.readouterr().out)["files"] == ["n4.h", "n4_test.c"]
+    assert "4 bit weights" in (out / "n4.h").read_text()
+
+
+def test_float_numbers_and_no_compiler(tmp_path, capsys, monkeypatch):
+    if not COMPILER:
+        pytest.skip("there is no C compiler")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["export", "digits", "--to", "c", "--numbers", "float", "--samples", "2", "--longest", "64"]
+    assert cli.main(arguments) == 0
+    assert "verified: scores and spikes of 2 sequences (128 steps)" in capsys.readouterr().out
+    assert "A spiking network in float" in (tmp_path / "digits-c" / "digits.h").read_text()
+    monkeypatch.setattr(c_run, "COMPILERS", ("no-such-compiler",))
+    assert cli.main(arguments) == 0
+    assert "not run: c: no C compiler found (tried no-such-compiler); digits_test.c" in capsys.readouterr().out
 
 
 def test_a_file_of_weights_in_the_folder_of_its_run(tmp_path, capsys):
@@ -100,6 +115,10 @@ USAGE_ERRORS = [
     (["digits", "--to", "nir", "--samples", "0"], "--samples must be a positive integer, got 0"),
     (["digits", "--to", "nir", "--out", "/dev/null/x"], "--out /dev/null/x cannot be written"),
     (["digits", "--to", "nir", "--weight-bits", "4"], "--weight-bits and --state-bits are for c, got --to nir"),
+    (["digits", "--to", "onnx", "--numbers", "float"], "--numbers, --weight-bits and --state-bits are for c, got"),
+    (["digits", "--to", "c", "--numbers", "int"], "--numbers must be one of fixed, float, got 'int'"),
+    (["digits", "--to", "c", "--numbers", "float", "--state-bits", "32"], "are for fixed point, got --numbers float"),
+    (["digits", "--to", "c", "--out", "/dev/null"], "--out must name a folder, got the file /dev/null"),
     (["digit", "--to", "nir"], "did you mean 'digits'?"),
 ]
 

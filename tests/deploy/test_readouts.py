@@ -210,4 +210,4 @@ def test_the_flag(tmp_path, capsys):
     if shutil.which("cc"):
         arguments = ["--to", "c", "--samples", "1", "--readout", "leaky:32", "--out", str(tmp_path / "n.h")]
         assert cli.main(["export", "digits", *arguments]) == 0
-        assert "a mean that forgets, with a memory of 32 steps" in (tmp_path / "n.h").read_text()
+        assert "a mean that forgets, with a memory of 32 steps" in (tmp_path / "n.h" / "n.h").read_text()

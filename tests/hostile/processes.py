@@ -34,7 +34,7 @@ COMMANDS = {
     "measure": ["measure", RUN, "--out", "measured", "--batches", "1"],
     "nir": ["export", RUN, "--to", "nir", "--out", "run.nir", "--samples", "2"],
     "onnx": ["export", RUN, "--to", "onnx", "--out", "run.onnx", "--samples", "2"],
-    "c": ["export", RUN, "--to", "c", "--out", "run.h", "--samples", "2"],
+    "c": ["export", RUN, "--to", "c", "--out", "run-c", "--samples", "2"],
     "safetensors": ["export", RUN, "--to", "safetensors", "--out", "run.safetensors", "--samples", "2"],
     "stream": ["stream", RUN, "../../numbers.txt", "--json"],
     "show": ["data", "show", "digits", "--png", "digits.png"],
@@ -108,15 +108,21 @@ def signals(root: Path, random: Random, place: Place, number: int, report: Repor
     judged(report, "processes/signals", number, wrong, words, "stopped" if ended.sent else "finished")
 
 
+def content(target: Path) -> dict[str, bytes]:
+    """The bytes of an export, which may be a folder, by the name of the file."""
+    files = target.iterdir() if target.is_dir() else [target]
+    return {file.name: file.read_bytes() for file in files}
+
+
 @scenario("kill-export", 2.0)
 def kill_export(root: Path, random: Random, place: Place, number: int, report: Report) -> None:
     """SIGKILL: the target is missing or whole, and the next export gives the same bytes."""
     words = COMMANDS[random.choice(EXPORTS)]
     target = place.work / words[words.index("--out") + 1]
-    whole = (root / "warm" / "work" / target.name).read_bytes()
+    whole = content(root / "warm" / "work" / target.name)
     ended = place.run(words, send=signal.SIGKILL, after=random.choice((0.3, 1.5)) * random.random())
     wrong = None
-    if target.exists() and target.read_bytes() != whole:
+    if target.exists() and content(target) != whole:
         wrong = ("bytes", "the killed export left another file")
     elif ended.sent:
         for path in (*place.tmp.iterdir(), *place.work.glob(".*.part")):
@@ -124,7 +130,7 @@ def kill_export(root: Path, random: Random, place: Place, number: int, report: R
             path.rename(place.cache / path.name)
         again = place.run(words)
         wrong = fault(again, place)
-        if wrong is None and target.read_bytes() != whole:
+        if wrong is None and content(target) != whole:
             wrong = ("bytes", "the export after a kill wrote another file")
     else:
         wrong = fault(ended, place)

@@ -76,6 +76,7 @@ def alif(x, p, beta=1.8, b0=0.01):
 
 
 def ahp(x, p, V=1.0):
+    """Main and auxiliary compartment: the auxiliary one is added to the input, and each spike lowers it."""
     tau, slow, kappa = (np.exp(p[f"log_{name}"]) for name in ("tau", "tau_ahp", "strength"))
     u = current = np.zeros(x.shape[1])
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from resofire import nn
-from resofire.deploy import FoldError, fold
+from resofire.deploy import fold
 from resofire.measure import count_ops
 from resofire.models import ClassifierConfig, FeedforwardConfig, load, save
 from resofire.models.storage import from_json, to_json
@@ -130,7 +130,7 @@ def test_networks_train_save_load_stream_and_count(config, tmp_path):
     torch.testing.assert_close(logits, model(x), rtol=1e-4, atol=1e-4)
 
 
-def test_folding_is_refused_except_for_the_plif():
+def test_the_plif_folds_to_a_lif_with_a_gain():
     torch.manual_seed(2)
     neuron, x = nn.PLIF(N, tau=3.0).double(), 2 * torch.randn(T, N, dtype=torch.float64)
     folded = neuron.fold(np.full(N, -2.0), np.full(N, 0.1))
@@ -142,8 +142,6 @@ def test_folding_is_refused_except_for_the_plif():
     assert 0.01 < np.mean(spikes) < 0.6
     np.testing.assert_array_equal(neuron(-2 * x[None] + 0.1)[0].detach().numpy(), spikes)
     assert fold(ClassifierConfig(inputs=2, classes=3, features=8, depth=1, neuron=nn.PLIF).build()).causal
-    with pytest.raises(FoldError, match=r"token_neuron \(BHRF\) cannot be folded"):
-        fold(ClassifierConfig(inputs=2, classes=3, features=8, depth=1, neuron=nn.BHRF).build())
 
 
 def test_unit_gain_gives_potentials_of_deviation_1():
@@ -181,6 +179,54 @@ def test_feedback_trains_as_a_weight_and_is_counted():
     assert parts[inner].compare == 6
     plain = FeedforwardConfig(sizes=(2, 6, 3), neuron=nn.Recurrent).build()
     assert any(part.layer == "neurons.0.feedback" for part in count_ops(plain, (10, 2), {"neurons.0": 0.1}))
+
+
+# The settings of the authors' code; a pair is a range to sample from.
+DEFAULTS = {
+    nn.PLIF: {"tau": 2.0, "threshold": 1.0},
+    nn.GLIF: {"decay": 0.25, "leak": 0.5 / (2 * 4), "threshold": 0.5, "reset": 0.5, "conductance": 0.5},
+    nn.TCLIF: {"beta1": -published.sigmoid(0), "beta2": published.sigmoid(0), "gamma": 0.5, "threshold": 1.0},
+    nn.ALIF: {"beta": 1.8, "threshold": 0.01},
+    nn.AHP: {"tau": 20.0, "tau_ahp": 700.0, "threshold": 1.0, "train": False},
+    nn.BRF: {"omega": (5.0, 10.0), "offset": (0.0, 3.0), "gamma": 0.9, "delta": 0.01, "threshold": 1.0},
+    nn.BHRF: {"omega": (10.0, 50.0), "offset": (1.0, 6.0), "gamma": 0.9, "delta": 0.01, "threshold": 1.0},
+    nn.SlidingPSN: {"threshold": 1.0},
+}
+
+
+def test_defaults_are_those_of_the_authors(subtests):
+    for neuron, expected in DEFAULTS.items():
+        with subtests.test(neuron.__name__):
+            config = neuron.config()
+            assert {name: getattr(config, name) for name in expected} == expected
+    # A weight of 96 against a mantissa of 127, shifted by 6 bits.
+    assert nn.AHP.config().strength == pytest.approx(96 / (127 * 64), rel=2e-3)
+    for name, mean, deviation in (("tau", 20, 5), ("tau_adapt", 200, 25)):
+        low, high = getattr(nn.ALIF.config(), name)
+        assert ((low + high) / 2, (high - low) / 12**0.5) == pytest.approx((mean, deviation), rel=0.01)
+    torch.manual_seed(0)
+    assert nn.SlidingPSN(2, order=3).weight.tolist() == [1.0, 0.5, 0.25]
+    assert nn.PSN(2, steps=400).weight.abs().max() <= 1 / 20
+
+
+def test_ahp_is_the_two_compartments_of_the_authors_code():
+    """With its integer decays: 204 and 5 of 4096 per step; a spike reaches the auxiliary compartment a step later."""
+    torch.manual_seed(4)
+    decays = 1 - 204 / 4096, 1 - 5 / 4096
+    tau, slow = (-1 / np.log(decay) for decay in decays)
+    neuron = nn.AHP(N, tau=float(tau), tau_ahp=float(slow), strength=96 / (127 * 64)).double()
+    weights = np.random.default_rng(0).integers(-3000, 4500, (400, N))
+    main, auxiliary, fired = np.zeros(N), np.zeros(N), np.zeros(N)
+    expected = []
+    for drive in weights:
+        auxiliary = auxiliary * decays[1] - 96 * fired
+        main = main * decays[0] + drive + auxiliary
+        fired = (main >= 127 * 64).astype(float)
+        main = np.where(fired == 1, 0.0, main)
+        expected.append(fired)
+    spikes = neuron(torch.from_numpy(weights / (127 * 64))[None])[0]
+    assert 0.02 < np.mean(expected) < 0.5
+    np.testing.assert_array_equal(spikes.numpy(), expected)
 
 
 BAD = [

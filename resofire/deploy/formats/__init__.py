@@ -81,24 +81,28 @@ class Safetensors(FloatFormat):
 
 
 class C(Format):
-    """A C99 header in fixed point. Options: those of `quantize`, and `scales`, sequences to calibrate on."""
+    """A folder of C99: a header and its test.
 
-    suffix = ".h"
+    Options: `numbers`, "fixed" or "float"; for fixed point also those of `quantize`, and `scales`, sequences to
+    calibrate on.
+    """
+
+    suffix = "-c"
+    folder = True
+    equations = True
 
     def prepare(self, folded: Folded, samples: list[Array], name: str, **options: Any) -> Any:
         from . import c
 
         return c.prepare(folded, samples, name, **options)
 
-    def write(self, network: Any) -> bytes:
+    def write(self, network: Any) -> dict[str, bytes]:
+        return {name: text.encode("ascii") for name, text in network.files().items()}
+
+    def verify(self, network: Any, content: Any, samples: list[Array]) -> dict[str, Any]:
         from . import c
 
-        return c.header(network.quantized, network.name).encode("ascii")
-
-    def verify(self, network: Any, content: bytes, samples: list[Array]) -> dict[str, Any]:
-        from . import c
-
-        return c.report(network, content.decode("ascii"), samples)
+        return c.report(network, {name: data.decode("ascii") for name, data in content.items()}, samples)
 
 
 FORMATS: dict[str, Format] = {

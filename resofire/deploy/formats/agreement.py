@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...nn.folded import Array, Folded, Layer, Neurons
+from .. import equation
 from ..reference import Result, both_directions, pool_each_step, run, step
 
 # The distance from the threshold that is a tie, relative to the threshold and the largest potential of that neuron.
@@ -92,7 +93,9 @@ def _require_ties(folded: Folded, x: Array, number: int, different: Array) -> No
     eye, zero = np.eye(width, dtype=folded.dtype), np.zeros(width, folded.dtype)
     z = run(replace(folded, layers=folded.layers[:number], pool="none", pool_steps=None, head=eye, bias=zero), x).scores
     distances = _distances(layer, z)[: len(different)]
-    resets = np.concatenate([np.full(group.count, group.reset != "none") for group in layer.neurons])
+    # An equation may keep its spikes in any state.
+    kept = [group.reset != "none" or group.kind == "equation" for group in layer.neurons]
+    resets = np.repeat(kept, [group.count for group in layer.neurons])
     for neuron in np.flatnonzero(different.any(0)):
         steps = np.flatnonzero(different[:, neuron])
         if resets[neuron]:
@@ -110,6 +113,8 @@ def _distances(layer: Layer, z: Array) -> Array:
     """The relative distance of each potential from its threshold, [T, neurons]."""
 
     def of_group(group: Neurons, z: Array) -> Array:
+        if group.kind == "equation":
+            return equation.distances(group, z)
         u = _potentials(group, z).astype(np.float64)
         return np.abs(u - group.threshold) / (np.abs(group.threshold) + np.abs(u).max(0) + 1e-300)
 

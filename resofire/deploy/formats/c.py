@@ -1,110 +1,40 @@
-"""Networks as one C99 header in fixed point, compiled and compared with the simulation.
+"""Networks as a folder of C99: a header, and a test that checks it where it is compiled.
 
     text = header(quantized, "network")
     verify(text, quantized, samples, "network")
 
-The header needs only <stdint.h> and memset: no heap, no floating point. `verify` compiles it with the system's compiler
-together with a small program that feeds samples and writes every spike, the scores and the last states.
+In fixed point the header needs only <stdint.h> and memset: no heap, no floating point; `verify` compiles it with the
+system's compiler together with a small program that feeds samples and writes every spike, the scores and the last
+states, and compares all of them with the simulation. In floats (`c_float`) it is compared with the reference.
 """
 
-import os
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...nn.folded import Array, Folded
+from ...ops.equation.c import literal
 from ..compare import Comparison, compare
 from ..quantize import quantize
 from ..quantized import Quantized
+from ..reference import Result, run
 from ..simulate import Simulation
+from . import c_run
+from .c_float import FloatText
+from .c_literals import identifier, require_identifier
+from .c_run import FLAGS, Interface, NoCompilerError
 from .c_text import Text
-from .format import VerificationError
+from .format import FloatFormat, VerificationError
 
-FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
-COMPILERS = ("cc", "gcc", "clang")
+NUMBERS = ("fixed", "float")
 # The least share of samples on which fixed point must agree with float.
 LEAST_AGREEMENT = 0.8
-KEYWORDS = (
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"
-)
-
-# Names without an underscore: none is one of the header's, whatever those begin with.
-MAIN = """/* Reads sequences from standard input: the number of steps in 4 bytes, lowest first, then the steps.
-   Writes the spikes of each step, one byte a neuron, to standard output, scores and last states to standard error. */
-#include <stdint.h>
-#include <stdio.h>
-
-static unsigned char fired[{neurons}];
-#define {upper}_SPIKE(layer, neuron) (fired[neuron] = 1)
-#include "network.h"
-
-static int number(uint32_t *value, int bytes)
-{{
-    *value = 0;
-    for (int i = 0; i < bytes; i++) {{
-        const int byte = getchar();
-        if (byte == EOF)
-            return 0;
-        *value |= (uint32_t)byte << (8 * i);
-    }}
-    return 1;
-}}
-
-static void put(int64_t value)
-{{
-    for (int i = 0; i < 8; i++)
-        fputc((int)((uint64_t)value >> (8 * i) & 255), stderr);
-}}
-
-static void report(const {name}_state *state)
-{{
-    int64_t scores[{upper}_CLASSES];
-
-    {name}_scores(state, scores);
-    for (int k = 0; k < {upper}_CLASSES; k++)
-        put(scores[k]);
-}}
-
-int main(void)
-{{
-    static {name}_state state;
-    uint32_t steps;
-
-    while (number(&steps, 4)) {{
-        {name}_reset(&state);
-        for (uint32_t t = 0; t < steps; t++) {{
-            {type} x[{upper}_INPUTS];
-            for (int i = 0; i < {upper}_INPUTS; i++) {{
-                uint32_t value;
-                if (!number(&value, sizeof x[0]))
-                    return 1;
-                x[i] = ({type})value;
-            }}
-            memset(fired, 0, sizeof fired);
-            if ({name}_step(&state, {argument}) != 0)
-                return 2;
-            fwrite(fired, 1, sizeof fired, stdout);
-            if ({each})
-                report(&state);
-        }}
-        if (!{each})
-            report(&state);
-{states}    }}
-    return 0;
-}}
-"""
-
-
-class CompilerError(RuntimeError):
-    """There is no C compiler, it refuses the file, or the program fails."""
+# By how much the scores of the test in floats may differ, relative to the largest: another compiler may fuse a product
+# with a sum.
+TEST_TOLERANCE = 1e-3
+BIDIRECTIONAL = "the network is bidirectional: it needs whole sequences and cannot be run step by step"
 
 
 @dataclass(frozen=True)
@@ -137,23 +67,144 @@ class FixedPoint:
     quantized: Quantized
     name: str
     comparison: Comparison
+    samples: list[Array]
+
+    def files(self) -> dict[str, str]:
+        """The texts of the folder, by name."""
+        samples, simulation = c_run.short_samples(self.samples), Simulation(self.quantized)
+        test = c_run.self_test(
+            interface(self.quantized, self.name),
+            [list(map(str, _codes(self.quantized, x).reshape(-1))) for x in samples],
+            [len(x) for x in samples],
+            [[f"{score}LL" for score in np.atleast_2d(simulation.run(x).scores)[-1]] for x in samples],
+            None,
+        )
+        return {f"{self.name}.h": header(self.quantized, self.name), f"{self.name}_test.c": test}
+
+    def report(self, text: str, samples: list[Array]) -> dict[str, Any]:
+        """Verify a header and report what was compared, see `Format.verify`.
+
+        Raises:
+            VerificationError: A bit differs.
+            CompilerError: It could not be compiled or run.
+        """
+        result = verify(text, self.quantized, samples, self.name)
+        if not result.equal:
+            raise VerificationError(
+                f"compiled by {result.compiler} disagrees with the fixed-point simulation in {len(result.different)} "
+                f"of {result.sequences} sequences: {result.spikes_different} of {result.spikes} spikes and "
+                f"{result.states_different} of {result.states} states differ, scores by up to "
+                f"{result.largest_deviation}"
+            )
+        return {
+            "compared": f"bits of spikes, scores and states of {result.sequences} sequences ({result.steps} steps) "
+            f"with the fixed-point simulation, compiled by {result.compiler}",
+            "sequences": result.sequences,
+            "steps": result.steps,
+            "dtype": "fixed point",
+            "largest_deviation": float(result.largest_deviation),
+            "spikes_compared": result.spikes,
+            "spikes_different": result.spikes_different,
+            "scores_compared": result.scores,
+            "states_compared": result.states,
+            "states_different": result.states_different,
+            **self.known(),
+        }
+
+    def known(self) -> dict[str, Any]:
+        """What is known without a compiler: how fixed point compares with float."""
+        return {"agreement": self.comparison.agreement, "spikes_apart": list(self.comparison.divergence)}
+
+
+@dataclass(frozen=True)
+class FloatNetwork(FloatFormat):
+    """A network to export in floats; also verified in double, by a second header."""
+
+    folded: Folded
+    name: str
+    samples: list[Array]
+
+    def files(self) -> dict[str, str]:
+        """The texts of the folder, by name."""
+        samples = c_run.short_samples(self.samples)
+        real = "float" if self.folded.dtype == np.float32 else "double"
+        scores = [np.atleast_2d(run(self.folded, x).scores)[-1] for x in samples]
+        tolerance = TEST_TOLERANCE * (1 + max(float(np.abs(each).max()) for each in scores))
+        test = c_run.self_test(
+            self._interface(real),
+            [[str(value) if self.folded.tokens else literal(value, real) for value in x.reshape(-1)] for x in samples],
+            [len(x) for x in samples],
+            [[literal(score, real) for score in each] for each in scores],
+            literal(tolerance, real),
+        )
+        return {f"{self.name}.h": FloatText(self.folded, self.name).whole(), f"{self.name}_test.c": test}
+
+    def write(self, network: Folded) -> bytes:
+        return FloatText(network, self.name).whole().encode("ascii")
+
+    def replay(self, content: bytes, samples: list[Array]) -> list[Result]:
+        text = content.decode("ascii")
+        # The first line of a header says what its numbers are.
+        real, dtype = ("double", np.float64) if " in double, " in text[:80] else ("float", np.float32)
+        folded, each = self.folded, self.folded.pool == "none"
+        stdout, stderr = c_run.execute(
+            text, self._interface(real), (x.astype(np.uint32 if folded.tokens else dtype) for x in samples),
+            compiler=c_run.find_compiler(), neurons=folded.neurons, each=each,
+        )  # fmt: skip
+        spikes = np.frombuffer(stdout, np.uint8).reshape(-1, folded.neurons).astype(bool)
+        scores = np.frombuffer(stderr, dtype).reshape(-1, len(folded.bias))
+        edges = np.cumsum([layer.neurons[0].count for layer in folded.layers])[:-1]
+        ends = np.cumsum([len(x) for x in samples])[:-1]
+        parts = np.split(scores, ends) if each else list(scores)
+        return [
+            Result(score, np.split(fired, edges, 1)) for score, fired in zip(parts, np.split(spikes, ends), strict=True)
+        ]
+
+    def report(self, text: str, samples: list[Array]) -> dict[str, Any]:
+        """Verify a header and report what was compared, see `Format.verify`."""
+        report = self.verify(self.folded, text.encode("ascii"), samples)
+        compiler = c_run.find_compiler()
+        return {**report, "compared": f"{report['compared']}, compiled by {compiler}"}
+
+    def known(self) -> dict[str, Any]:
+        """What is known without a compiler: nothing."""
+        return {}
+
+    def _interface(self, real: str) -> Interface:
+        return Interface(self.name, "uint32_t" if self.folded.tokens else real, self.folded.tokens, real)
 
 
 def prepare(
-    folded: Folded, samples: list[Array], name: str, *, scales: list[Array] | None = None, **options: Any
-) -> FixedPoint:
-    """Round a network to fixed point and compare it with the float network on the samples.
+    folded: Folded, samples: list[Array], name: str, *, numbers: str = "fixed", scales: list[Array] | None = None,
+    **options: Any,
+) -> FixedPoint | FloatNetwork:  # fmt: skip
+    """A network ready to be written: as it is, or rounded to fixed point and compared with the float network.
 
     Args:
         folded: The network.
         samples: Sequences to compare on.
-        name: The name of the file; names in the header begin with it, as far as C allows.
-        scales: Sequences to calibrate scales on; otherwise the samples.
-        options: Those of `quantize`.
+        name: The name of the folder; names in the header begin with it, as far as C allows.
+        numbers: "fixed" or "float".
+        scales: Sequences to calibrate fixed point on; otherwise the samples.
+        options: Those of `quantize`, for fixed point.
 
     Raises:
+        ValueError: The network cannot be written this way.
         VerificationError: Fixed point and float agree on too few samples.
     """
+    if numbers not in NUMBERS:
+        raise ValueError(f"numbers must be fixed or float, got {numbers!r}")
+    if not folded.causal:
+        raise ValueError(BIDIRECTIONAL)
+    if numbers == "float":
+        if options:
+            raise ValueError(f"{next(iter(options))} is for fixed point, got numbers 'float'")
+        return FloatNetwork(folded, identifier(name), samples)
+    if folded.equation_owner is not None:
+        raise ValueError(
+            f"fixed point takes PRF and LIF neurons, got {folded.equation_owner}; in floats any neuron can be written "
+            f"(--numbers float)"
+        )
     quantized = quantize(folded, samples if scales is None else scales, **options)
     (comparison,) = compare(folded, quantized, samples, np.zeros(len(samples), np.int64))
     if comparison.agreement < LEAST_AGREEMENT:
@@ -161,41 +212,28 @@ def prepare(
             f"in fixed point agrees with float on {100 * comparison.agreement:.1f} % of the samples, less than "
             f"{100 * LEAST_AGREEMENT:.0f} %; calibrate on more or longer sequences, or use more bits"
         )
-    identifier = re.sub(r"\W", "_", name, flags=re.ASCII)
-    if not identifier[:1].isalpha() or identifier in KEYWORDS.split():
-        identifier = f"network_{identifier}"
-    return FixedPoint(quantized, identifier[:63], comparison)
+    return FixedPoint(quantized, identifier(name), comparison, samples)
 
 
-def report(network: FixedPoint, text: str, samples: list[Array]) -> dict[str, Any]:
-    """Verify a header and report what was compared, see `Format.verify`.
+def report(network: FixedPoint | FloatNetwork, files: dict[str, str], samples: list[Array]) -> dict[str, Any]:
+    """Compile and run what was written, the test too, and report what was compared, see `Format.verify`.
+
+    Without a compiler nothing can be run: `run` is False, and `compared` says why.
 
     Raises:
-        VerificationError: A bit differs.
+        VerificationError: It does not compute what the network computes.
         CompilerError: It could not be compiled or run.
     """
-    result = verify(text, network.quantized, samples, network.name)
-    if not result.equal:
-        raise VerificationError(
-            f"compiled by {result.compiler} disagrees with the fixed-point simulation in {len(result.different)} of "
-            f"{result.sequences} sequences: {result.spikes_different} of {result.spikes} spikes and "
-            f"{result.states_different} of {result.states} states differ, scores by up to {result.largest_deviation}"
-        )
-    return {
-        "compared": f"bits of spikes, scores and states of {result.sequences} sequences ({result.steps} steps) with "
-        f"the fixed-point simulation, compiled by {result.compiler}",
-        "sequences": result.sequences,
-        "steps": result.steps,
-        "dtype": "fixed point",
-        "largest_deviation": float(result.largest_deviation),
-        "spikes_compared": result.spikes,
-        "spikes_different": result.spikes_different,
-        "scores_compared": result.scores,
-        "states_compared": result.states,
-        "states_different": result.states_different,
-        "agreement": network.comparison.agreement,
-        "spikes_apart": list(network.comparison.divergence),
-    }
+    try:
+        compiler = c_run.find_compiler()
+    except NoCompilerError as error:
+        nothing = {"sequences": 0, "steps": 0, "largest_deviation": 0.0, "spikes_compared": 0, "spikes_different": 0}
+        return {"run": False, "compared": str(error), "dtype": "", **nothing, **network.known()}
+    compared = network.report(files[f"{network.name}.h"], samples)
+    failed = c_run.check_test(files, network.name, compiler)
+    if failed is not None:
+        raise VerificationError(f"fails its own test: {failed}")
+    return {"run": True, **compared}
 
 
 def header(quantized: Quantized, name: str = "resofire") -> str:
@@ -211,10 +249,9 @@ def header(quantized: Quantized, name: str = "resofire") -> str:
     """
     if not isinstance(quantized, Quantized):
         raise TypeError(f"c: quantized must be a Quantized (see quantize), got {type(quantized).__name__}")
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,62}", name) or name in KEYWORDS.split():
-        raise ValueError(f"c: name must be a C identifier that begins with a letter, got {name!r}")
+    require_identifier(name)
     if not quantized.causal:
-        raise ValueError("the network is bidirectional: it needs whole sequences and cannot be run step by step")
+        raise ValueError(BIDIRECTIONAL)
     return Text(quantized, name).whole()
 
 
@@ -240,35 +277,18 @@ def verify(
     Raises:
         CompilerError: There is no compiler, it refuses the header, or the program fails.
     """
-    candidates = COMPILERS if compiler is None else (compiler,)
-    program = next(filter(None, map(shutil.which, candidates)), None)
-    if program is None:
-        raise CompilerError(f"c: no C compiler found (tried {', '.join(candidates)})")
-    main = MAIN.format(
-        name=name,
-        upper=name.upper(),
-        neurons=quantized.neurons,
-        each=int(quantized.pool == "none"),
-        type=input_type(quantized),
-        argument="x[0]" if quantized.tokens else "x",
-        states=for_each_state(quantized, " " * 8, "put"),
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "network.h").write_text(text, encoding="ascii")
-        Path(folder, "main.c").write_text(main, encoding="ascii")
-        # If this process is stopped, it kills the compiler, whose own temporary files are then removed with the folder.
-        compiled = subprocess.run(
-            [program, *flags, "main.c", "-o", "main"], cwd=folder, capture_output=True, text=True,
-            env={**os.environ, "TMPDIR": folder},
-        )  # fmt: skip
-        if compiled.returncode:
-            raise CompilerError(f"c: {program} does not compile the header: {compiled.stderr.strip()[:2000]}")
-        stdin = b"".join(_steps(quantized, x) for x in samples)
-        ran = subprocess.run([str(Path(folder, "main"))], input=stdin, capture_output=True)
-    if ran.returncode:
-        raise CompilerError(f"c: the compiled program ended with {ran.returncode}")
-    spikes = np.frombuffer(ran.stdout, np.uint8).reshape(-1, quantized.neurons)
-    return _compare(quantized, samples, spikes, np.frombuffer(ran.stderr, "<i8"), program)
+    program = c_run.find_compiler(compiler)
+    stdout, stderr = c_run.execute(
+        text, interface(quantized, name), (_codes(quantized, x) for x in samples), compiler=program, flags=flags,
+        neurons=quantized.neurons, each=quantized.pool == "none", states=for_each_state(quantized, " " * 8, "put"),
+    )  # fmt: skip
+    spikes = np.frombuffer(stdout, np.uint8).reshape(-1, quantized.neurons)
+    return _compare(quantized, samples, spikes, np.frombuffer(stderr, np.int64), program)
+
+
+def interface(quantized: Quantized, name: str) -> Interface:
+    """What programs around a header must know of it."""
+    return Interface(name, input_type(quantized), quantized.tokens, "int64_t")
 
 
 def input_type(quantized: Quantized) -> str:
@@ -287,10 +307,9 @@ def for_each_state(quantized: Quantized, indent: str, function: str) -> str:
     )
 
 
-def _steps(quantized: Quantized, x: Array) -> bytes:
-    """A sequence as the program reads it."""
-    codes = {"uint32_t": "<u4", "uint16_t": "<u2", "uint8_t": "u1"}[input_type(quantized)]
-    return np.array(len(x), "<u4").tobytes() + quantized.encode(x).astype(codes).tobytes()
+def _codes(quantized: Quantized, x: Array) -> Array:
+    """A sequence as the header reads it."""
+    return quantized.encode(x).astype(input_type(quantized).removesuffix("_t"))
 
 
 def _compare(

@@ -6,12 +6,11 @@ instructions of adding one weight at a time. A layer with so many neurons that a
 8 bits) keeps its weights as single bytes.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from ...nn.folded import Array
 from ..quantized import IntegerLayer, IntegerNeurons, Quantized
+from .c_literals import best, class_names, lines
 
 # Weights in a word, by their bits; each half of a sum has 16 bits.
 PER_WORD = {8: 4, 6: 4, 4: 8}
@@ -79,7 +78,7 @@ class Text:
         self._step()
         self._weight()
         self._scores()
-        self._class_names()
+        self.parts.append(class_names(self.name, self.q.class_names))
         self.parts.append("#endif\n")
         return "".join(self.parts)
 
@@ -156,7 +155,7 @@ class Text:
         marks = ["LL" if _type(column) == "int64_t" else "" for column in columns]
         self.parts.append(f"static const struct {{\n{fields}}} {self.name}_neurons{number}[{neurons.count}] = {{\n")
         self.parts.append(
-            _lines(
+            lines(
                 "{" + ", ".join(f"{int(value)}{mark}" for value, mark in zip(row, marks, strict=True)) + "}"
                 for row in zip(*columns, strict=True)
             )
@@ -376,27 +375,14 @@ class Text:
             f"        for (int i = 0; i < {self.last}; i++)\n"
             f"            score += {'' if self.sums else '(int64_t)'}{read} * {n}_head[i * {classes} + k];\n"
             f"        scores[k] = score;\n    }}\n}}\n\n"
-            f"static inline int {n}_best(const {n}_state *s)\n{{\n    int64_t scores[{classes}];\n    int best = 0;\n\n"
-            f"    {n}_scores(s, scores);\n    for (int k = 1; k < {classes}; k++)\n"
-            f"        if (scores[k] > scores[best])\n            best = k;\n    return best;\n}}\n\n"
         )
-
-    def _class_names(self) -> None:
-        if self.q.class_names is None:
-            return
-        names = "".join(f"        {_string(name)},\n" for name in self.q.class_names)
-        self.parts.append(
-            f"/* What class k, such as {self.name}_best returns, is called (UTF-8). */\n"
-            f"static inline const char *{self.name}_class_name(int k)\n{{\n"
-            f"    static const char *const names[{len(self.q.class_names)}] = {{\n{names}    }};\n\n"
-            f"    return names[k];\n}}\n\n"
-        )
+        self.parts.append(best(n, classes, "int64_t"))
 
     def _array(self, name: str, array: Array) -> None:
         kind = _type(array)
         self.parts.append(f"static const {kind} {self.name}_{name}[{array.size}] = {{\n")
         mark = {"uint32_t": "u", "int64_t": "LL"}.get(kind, "")
-        self.parts.append(_lines(f"{int(value)}{mark}" for value in array.reshape(-1)))
+        self.parts.append(lines(f"{int(value)}{mark}" for value in array.reshape(-1)))
         self.parts.append("};\n\n")
 
 
@@ -431,19 +417,3 @@ def _type(array: Array) -> str:
         if least >= -(1 << (bits - 1)) + (bits == 32) and most < 1 << (bits - 1):
             return f"int{bits}_t"
     return "int64_t"
-
-
-def _string(text: str) -> str:
-    """A C string literal: bytes that are not plain ASCII as octal escapes, and no trigraphs."""
-    plain = set(range(32, 127)) - {*b'"\\?'}
-    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'
-
-
-def _lines(numbers: Iterable[str]) -> str:
-    lines, line = [], "   "
-    for number in numbers:
-        if len(line) + len(number) > 116:
-            lines.append(line)
-            line = "   "
-        line += f" {number},"
-    return "\n".join([*lines, line]) + "\n"

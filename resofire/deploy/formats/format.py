@@ -29,6 +29,10 @@ class Format(ABC):
 
     suffix: str = ""
     """How file names end, with the dot."""
+    folder: bool = False
+    """Whether it is a folder: `write` then returns the content of each file by name."""
+    equations: bool = False
+    """Whether it takes neurons of any equation (`folded.Equation`); otherwise `export` refuses them."""
     packages: tuple[str, ...] = ()
     """Optional packages it imports; if one is missing, `export` says how to install it."""
 
@@ -38,7 +42,7 @@ class Format(ABC):
         Args:
             folded: The network.
             samples: Sequences to verify it on, values [T, inputs] or tokens [T].
-            name: The name of the file, without suffix.
+            name: The name of the file or folder, without suffix.
             options: What the caller of `export` asks for.
         """
         if options:
@@ -46,20 +50,21 @@ class Format(ABC):
         return folded
 
     @abstractmethod
-    def write(self, network: Any) -> bytes:
-        """The content of the file.
+    def write(self, network: Any) -> bytes | dict[str, bytes]:
+        """The content of the file, or of each file of a folder by name.
 
         Raises:
             ValueError: The format cannot express this network.
         """
 
     @abstractmethod
-    def verify(self, network: Any, content: bytes, samples: list[Array]) -> dict[str, Any]:
-        """Run `content` on the samples and compare it with the network.
+    def verify(self, network: Any, content: Any, samples: list[Array]) -> dict[str, Any]:
+        """Run `content`, what `write` returned, on the samples and compare it with the network.
 
         Returns:
             What was compared, as values for JSON: `compared` (a clause), `sequences`, `steps`, `dtype`,
-            `largest_deviation` (of scores), `spikes_compared`, `spikes_different`.
+            `largest_deviation` (of scores), `spikes_compared`, `spikes_different`. `run` is False if nothing could be
+            run here, and `compared` then says why.
 
         Raises:
             VerificationError: They disagree. The message completes "the file ...".
@@ -76,6 +81,10 @@ class FloatFormat(Format):
     """Whether `replay` returns the scores after every step."""
     in_float64: bool = True
     """Whether to verify a second file in float64."""
+
+    @abstractmethod
+    def write(self, network: Folded) -> bytes:
+        """The content of the file."""
 
     @abstractmethod
     def replay(self, content: bytes, samples: list[Array]) -> list[Result]:

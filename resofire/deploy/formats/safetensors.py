@@ -87,7 +87,13 @@ def holds_folded(file: str | os.PathLike[str]) -> bool:
 
 
 def encode(folded: Folded) -> bytes:
-    """The content of the file."""
+    """The content of the file.
+
+    Raises:
+        ValueError: It has neurons that are neither PRF nor LIF.
+    """
+    if folded.equation_owner is not None:
+        raise ValueError(f"save: folded must have PRF and LIF neurons, got {folded.equation_owner}")
     arrays = {"table": folded.table, "head": folded.head, "bias": folded.bias}
     if folded.origin is not None:
         arrays["origin"] = folded.origin
@@ -149,14 +155,10 @@ def _assemble(header: Any, arrays: dict[str, Array]) -> Folded:
         if not isinstance(layer["clear"], bool):
             raise TypeError
         clear = arrays.pop(f"{i}.clear") if layer["clear"] else None
-        groups = [
-            Neurons(
-                kind=_string(group["kind"]),
-                reset=_string(group["reset"]),
-                **{name: arrays.pop(f"{i}.{j}.{name}") for name in ARRAYS},
-            )
-            for j, group in enumerate(layer["neurons"])
-        ]
+        groups = []
+        for j, group in enumerate(layer["neurons"]):
+            numbers: Any = {name: arrays.pop(f"{i}.{j}.{name}") for name in ARRAYS}
+            groups.append(Neurons(kind=_string(group["kind"]), reset=_string(group["reset"]), **numbers))
         layers.append(Layer(tuple(groups), arrays.pop(f"{i}.rows"), layer["fresh"], clear))
     ends = {name: arrays.pop(name) for name in ("table", "head", "bias")}
     names = header.get("class_names")

@@ -95,10 +95,12 @@ class AHP(Neuron):
     with α = exp(-1/τ) and ρ = exp(-1/τ_ahp).
 
     A. Rao, P. Plank, A. Wild, W. Maass: "A Long Short-Term Memory for AI Applications in Spike-based Neuromorphic
-    Hardware", Nature Machine Intelligence 2022, arXiv 2107.03992. The defaults are those of its sequential MNIST
-    network on Loihi in units of V: one spike holds the potential down by up to 0.24 V for about 700 steps. Its
-    constants were not trained. The equation above is our reading of the paper and of its code for Loihi, not a copy of
-    a published formula.
+    Hardware", Nature Machine Intelligence 2022, arXiv 2107.03992. The equation is that of the authors' code for Loihi
+    (intel-nrc-ecosystem/models, nxsdk_modules_ncl/lsnn): an auxiliary compartment that each spike lowers by a constant
+    and that decays with τ_ahp is added to the input of the main one, which decays with τ and is reset to 0 by a spike.
+    So are the defaults, those of its network for sequential MNIST in units of V = 127 · 64: τ = 20, τ_ahp = 700 and
+    κ = 96 / (127 · 64), so that a spike holds the potential down by up to 0.24 V for about 700 steps. There decays are
+    integers, 204/4096 and 5/4096 per step, and none of these constants is trained.
 
     Args:
         features: Number of channels.
@@ -119,7 +121,7 @@ class AHP(Neuron):
         *,
         tau: float | tuple[float, float] = 20.0,
         tau_ahp: float | tuple[float, float] = 700.0,
-        strength: float | tuple[float, float] = 0.0119,
+        strength: float | tuple[float, float] = 0.0118,
         train: bool = False,
         threshold: float = 1.0,
         reset_gradient: str = "detached",

@@ -4,6 +4,7 @@ loop        runs the equation step by step under autograd: the definition that e
 trace       calls it once with symbols: its expression graph (`graph`)
 adjoint     differentiates the graph
 emit, cpu   compile both to a fused scan, by Numba; `operator` makes operators of torch of it
+triton, gpu the same for GPUs, by Triton
 interpret   runs a graph without compiling it, for tests
 c           writes one step as C
 """
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..checks import require_current, sequence_count, stacked_state, state_dtype
-from ..neuron_scan import HAVE_NUMBA
+from ..neuron_scan import HAVE_NUMBA, HAVE_TRITON, TRITON_SURROGATES
 from ..surrogate import Surrogate
 from . import loop, operator
 from .graph import Program
@@ -27,7 +28,7 @@ _traced: dict[Any, Program] = {}
 # Types whose repr tells different values apart.
 SETTINGS = bool | int | float | str | None | Surrogate
 
-__all__ = ["Dynamics", "program_of", "record", "scan", "step", "why_not_compiled"]
+__all__ = ["Dynamics", "Untraceable", "program_of", "record", "scan", "step", "why_not_compiled", "why_not_triton"]
 
 
 def program_of(dynamics: Dynamics) -> Program:
@@ -61,13 +62,32 @@ def _mark(function: Any) -> Any:
 
 
 def why_not_compiled(dynamics: Dynamics, current: Tensor) -> str | None:
-    """Why a call runs as a loop; None if it is compiled."""
+    """Why Numba does not run a call; None if it does."""
     if not HAVE_NUMBA:
         return "not available: the package numba is not installed"
     if current.device.type != "cpu":
         return f"it runs on the CPU, and current is on {current.device}"
     if dynamics.surrogate.numba is None:
         return f"surrogate {type(dynamics.surrogate).__name__} has no `numba` form"
+    return _why_not_traced(dynamics)
+
+
+def why_not_triton(dynamics: Dynamics, current: Tensor) -> str | None:
+    """Why Triton does not run a call; None if it does."""
+    if not HAVE_TRITON:
+        return "not available: the package triton is not installed"
+    if not _has_triton_form(dynamics.surrogate):
+        return f"surrogate {type(dynamics.surrogate).__name__} has no `triton` form"
+    if current.device.type != "cuda":
+        return f"it runs on a GPU, and current is on {current.device}"
+    return _why_not_traced(dynamics)
+
+
+def _has_triton_form(surrogate: Surrogate) -> bool:
+    return surrogate.triton is not None or surrogate.name in TRITON_SURROGATES
+
+
+def _why_not_traced(dynamics: Dynamics) -> str | None:
     try:
         program_of(dynamics)
     except Untraceable as error:
@@ -101,7 +121,9 @@ def scan(
 
 def _compiled_key(dynamics: Dynamics, current: Tensor) -> str | None:
     """The key of the compiled program; None if the call must run as a loop."""
-    if not HAVE_NUMBA or current.device.type != "cpu" or dynamics.surrogate.numba is None:
+    on_cpu = HAVE_NUMBA and current.device.type == "cpu" and dynamics.surrogate.numba is not None
+    on_gpu = HAVE_TRITON and current.device.type == "cuda" and _has_triton_form(dynamics.surrogate)
+    if not on_cpu and not on_gpu:
         return None
     try:
         return operator.register(program_of(dynamics), dynamics.owner)

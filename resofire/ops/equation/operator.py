@@ -51,13 +51,17 @@ def forward(
     numbers: Sequence[float],
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    # Numba takes a while to import.
-    from . import cpu
-
     program, owner = _program(key, current, coefficients, cu_seqlens)
     expected = (len(program.states), _sequences(current, cu_seqlens), current.shape[2])
     if state.shape != expected or state.dtype != current.dtype:
         raise ValueError(f"{owner}: state must be {current.dtype} {list(expected)}, got {list(state.shape)}")
+    if current.is_cuda:
+        from . import gpu
+
+        return gpu.forward(program, owner, (current, coefficients, cu_seqlens), state, reverse)
+    # Numba takes a while to import.
+    from . import cpu
+
     return cpu.forward(program, owner, cpu.Inputs(current, coefficients, cu_seqlens), state, reverse)
 
 
@@ -82,9 +86,14 @@ def backward(
     numbers: Sequence[float],
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    program, owner = _program(key, current, coefficients, cu_seqlens)
+    if current.is_cuda:
+        from . import gpu
+
+        on_gpu, grads = (current, coefficients, cu_seqlens), (grad_spikes, grad_state)
+        return gpu.backward(program, owner, on_gpu, checkpoints, grads, (surrogate, list(numbers)), reverse)
     from . import cpu
 
-    program, owner = _program(key, current, coefficients, cu_seqlens)
     inputs, form = cpu.Inputs(current, coefficients, cu_seqlens), (surrogate, list(numbers))
     return cpu.backward(program, owner, inputs, checkpoints, (grad_spikes, grad_state), form, reverse)
 
