@@ -4,8 +4,9 @@
 
 Baselines, computed here on the same files: the nearest neighbour by Euclidean distance and by dynamic time warping
 without a window, and a ridge classifier on 10,000 random convolution kernels (ROCKET: the share of positive values and
-the maximum of each). Series of different lengths are resampled to the longest for the first and the last; warping takes
-them as they are. Every result is written as soon as it is known, and what is known is not computed again: an
+the maximum of each). Series of different lengths are resampled to the longest; warping also takes them as they are, and
+both neighbours take series as they are or each standardised: whichever is right more often on the training file, with
+each series left out once. Every result is written as soon as it is known, and what is known is not computed again: an
 interrupted run resumes. The archive is searched in RESOFIRE_DATA/ucr (ucr-11.tar.xz, or NAME_TRAIN.tsv themselves).
 """
 
@@ -68,27 +69,65 @@ def resampled(rows: Series, length: int) -> np.ndarray:
     return np.stack([row if len(row) == length else np.interp(at, np.linspace(0, 1, len(row)), row) for row in rows])
 
 
+def forms(x: Series, test_x: Series, *, equal: bool = False) -> list[tuple[Series, Series]]:
+    """Training and test series as they are, stretched to one length (`equal`: only so), and each standardised."""
+    known = [(x, test_x)]
+    if len({*map(len, [*x, *test_x])}) > 1:
+        length = max(map(len, x))
+        stretched = [*resampled(x, length)], [*resampled(test_x, length)]
+        known = [stretched] if equal else [*known, stretched]
+    if any(abs(row.std() - 1) > 0.05 for row in x):
+        known += [([*map(standardised, x)], [*map(standardised, test_x)]) for x, test_x in known]
+    return known
+
+
+def standardised(row: np.ndarray) -> np.ndarray:
+    """A series of mean 0 and deviation 1, unless it is constant."""
+    return (row - row.mean()) / (row.std() or 1)
+
+
+def nearest_neighbour(
+    task: data.Task, find: Callable[[Series, Series, bool], np.ndarray], *, equal: bool
+) -> tuple[int, int]:
+    """Correct answers and their number, in the form of the series that is best on the training file."""
+    (x, y), (test_x, test_y) = series(task["train"]), series(task["test"])
+    known = forms(x, test_x, equal=equal)
+    left_out = [int((y[find(x, x, True)] == y).sum()) for x, _ in known] if len(known) > 1 else [0]
+    x, test_x = known[int(np.argmax(left_out))]
+    return int((y[find(x, test_x, False)] == test_y).sum()), len(test_y)
+
+
 def euclid(task: data.Task) -> tuple[int, int]:
     """Correct answers of the nearest neighbour by Euclidean distance, and their number."""
-    (x, y), (test_x, test_y) = series(task["train"]), series(task["test"])
-    length = max(map(len, x))
-    known, asked = resampled(x, length), resampled(test_x, length)
-    squares = (known**2).sum(1)
-    nearest = [int((squares - 2 * known @ row).argmin()) for row in asked]
-    return int((y[nearest] == test_y).sum()), len(test_y)
+    return nearest_neighbour(task, _closest, equal=True)
+
+
+def _closest(known: Series, asked: Series, leave_out: bool) -> np.ndarray:
+    """The nearest series of each; with `leave_out`, other than the one of its own number."""
+    rows = np.stack(known)
+    distances = (rows**2).sum(1) - 2 * np.stack(asked) @ rows.T
+    if leave_out:
+        np.fill_diagonal(distances, np.inf)
+    return distances.argmin(1)
 
 
 def dtw(task: data.Task) -> tuple[int, int]:
-    """The same by dynamic time warping. The nearest by Euclid come first, so that most others are abandoned early."""
-    (x, y), (test_x, test_y) = series(task["train"]), series(task["test"])
-    length = max(map(len, x))
-    known = resampled(x, length)
-    packed, bounds = np.concatenate(x), np.cumsum([0, *map(len, x)])
-    correct = 0
-    for row, label in zip(test_x, test_y, strict=True):
-        order = np.argsort(((known - resampled([row], length)) ** 2).sum(1), kind="stable")
-        correct += int(y[_nearest(row, packed, bounds, order)] == label)
-    return correct, len(test_y)
+    """The same by dynamic time warping."""
+    return nearest_neighbour(task, _least_warped, equal=False)
+
+
+def _least_warped(known: Series, asked: Series, leave_out: bool) -> np.ndarray:
+    """As `_closest`, by warping."""
+    length = max(map(len, known))
+    packed, bounds = np.concatenate(known), np.cumsum([0, *map(len, known)])
+    stretched = resampled(known, length)
+    nearest = np.empty(len(asked), np.int64)
+    for number, row in enumerate(asked):
+        # The nearest by Euclid come first, so that most others are abandoned early.
+        order = np.argsort(((stretched - resampled([row], length)) ** 2).sum(1), kind="stable")
+        order = order[order != number] if leave_out else order
+        nearest[number] = _nearest(row, packed, bounds, order)
+    return nearest
 
 
 @numba.njit(cache=True)
@@ -101,21 +140,36 @@ def _nearest(row: np.ndarray, packed: np.ndarray, bounds: np.ndarray, order: np.
     return nearest
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def _warped(a: np.ndarray, b: np.ndarray, limit: float) -> float:
-    """The sum of squared differences along the best warping path; infinite as soon as it is above the limit."""
-    before = np.full(len(b) + 1, np.inf)
-    before[0] = 0.0
-    for i in range(len(a)):
-        now = np.full(len(b) + 1, np.inf)
+    """The sum of squared differences along the best warping path; infinite as soon as it is above the limit.
+
+    Costs are computed by diagonals, on which they are independent of each other: by vector instructions.
+    """
+    m, n = len(a), len(b)
+    backwards = b[::-1].copy()
+    # costs[i + 1] is that of a[i] with b[diagonal - i]; of the two diagonals before, `last` and `older`.
+    older, last, costs = np.full(m + 1, np.inf), np.full(m + 1, np.inf), np.full(m + 1, np.inf)
+    older[0] = 0.0
+    least_before = np.inf
+    for diagonal in range(m + n - 1):
+        low, high = max(0, diagonal - n + 1), min(m, diagonal + 1)
+        costs[low] = np.inf
+        first, second = a[low:high], backwards[low + n - 1 - diagonal : high + n - 1 - diagonal]
+        up, left, both, now = last[low:high], last[low + 1 : high + 1], older[low:high], costs[low + 1 : high + 1]
         least = np.inf
-        for j in range(len(b)):
-            now[j + 1] = (a[i] - b[j]) ** 2 + min(before[j], before[j + 1], now[j])
-            least = min(least, now[j + 1])
-        if least > limit:
+        for i in range(high - low):
+            before = min(up[i], min(left[i], both[i]))
+            now[i] = (first[i] - second[i]) ** 2 + before
+            least = min(least, now[i])
+        if high < m:
+            costs[high + 1] = np.inf
+        # Every path has a cell on one of two neighbouring diagonals.
+        if min(least, least_before) > limit:
             return np.inf
-        before = now
-    return before[len(b)]
+        least_before = least
+        older, last, costs = last, costs, older
+    return last[m]
 
 
 def kernels(task: data.Task, count: int = KERNELS, seed: int = 0) -> tuple[int, int]:
@@ -154,17 +208,13 @@ def _features(
         row = x[n]
         for k in range(len(weights)):
             size, dilation, padding = lengths[k], dilations[k], paddings[k]
-            steps = len(row) + 2 * padding - (size - 1) * dilation
-            positive, most = 0, -np.inf
-            for i in range(-padding, steps - padding):
-                total = biases[k]
-                for j in range(size):
-                    at = i + j * dilation
-                    if 0 <= at < len(row):
-                        total += weights[k, j] * row[at]
-                positive += total > 0
-                most = max(most, total)
-            features[n, 2 * k], features[n, 2 * k + 1] = positive / max(1, steps), most
+            steps = max(0, len(row) + 2 * padding - (size - 1) * dilation)
+            totals = np.full(steps, biases[k])
+            for j in range(size):
+                weight, shift = weights[k, j], j * dilation - padding
+                for i in range(max(0, -shift), min(steps, len(row) - shift)):
+                    totals[i] += weight * row[i + shift]
+            features[n, 2 * k], features[n, 2 * k + 1] = (totals > 0).sum() / max(1, steps), totals.max()
     return features
 
 

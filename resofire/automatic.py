@@ -48,7 +48,7 @@ def choose(
         features=features or (64 if size < 2_000 else 96), depth=depth or 3, neuron=neuron(longest),
         bidirectional=bidirectional, pool="none" if task.per_step else "mean", dropout=0.1,
     )  # fmt: skip
-    batch = batch or choose_batch(size, longest)
+    batch = batch or choose_batch(size, float(task["train"].lengths.mean()))
     per_epoch = max(1, size // batch)
     steps = (epochs or max(math.ceil(STEPS / per_epoch), EPOCHS)) * per_epoch
     config = RunConfig(
@@ -76,9 +76,9 @@ def is_sparse(task: Task) -> bool:
     return bool((x == 0).float().mean() > 0.8)
 
 
-def choose_batch(size: int, longest: int) -> int:
+def choose_batch(size: int, length: float) -> int:
     """Sequences per step: ten steps or more in an epoch, and not so many time steps that one takes seconds."""
-    return max(1, min(size, max(8, min(64, size // 10)), max(4, 60_000 // longest)))
+    return max(1, min(size, max(8, min(64, size // 10)), max(4, int(60_000 / length))))
 
 
 def balanced_weights(task: Task) -> tuple[float, ...]:

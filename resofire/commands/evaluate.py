@@ -53,9 +53,9 @@ class Evaluate:
             print(json.dumps({**result, "same as recorded": recorded and same}, indent=2))
             return 0 if same else 1
         print(train.report(Path(self.model), result))
-        if recorded is None:
+        if recorded is None and self.data is None:
             print("the run is not finished, this is its best network so far")
-        else:
+        elif recorded is not None:
             print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
         return 0 if same else 1
 
