@@ -7,7 +7,7 @@ EXTRAS = {
     "train": ("filelock", "lightning_fabric", "rich", "tensorboardX", "tyro"),
     "data": ("PIL", "filelock", "h5py", "rich", "scipy", "sklearn"),
     "export": ("h5py", "nir", "onnx", "onnxruntime", "scipy"),
-    "report": ("matplotlib",),
+    "report": ("jinja2", "matplotlib", "plotly"),
     "gpu": ("triton",),
 }
 

@@ -18,15 +18,16 @@ ALLOWED = {
     "measure": {"ops", "nn", "models", "data"},
     "deploy": {"ops", "nn", "models"},
     "recipes": {"ops", "nn", "models", "data", "train", "measure", "deploy"},
+    "report": {"ops", "nn", "models", "data", "train", "measure", "deploy"},
     "paper": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes",
-              "clone"},
+              "report", "clone"},
     "automatic": {"ops", "nn", "models", "data", "train"},
     "estimator": {"ops", "nn", "models", "data", "train", "automatic"},
     "clone": set(),
     "extras": set(),
     "doctor": {"ops"},
     "commands": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes", "paper", "doctor",
-                 "clone", "automatic"},
+                 "report", "clone", "automatic"},
     "cli": {"commands", "extras"},
 }  # fmt: skip
 ANYWHERE = {"atomic", "extras"}

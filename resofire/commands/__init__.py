@@ -14,13 +14,14 @@ from .fit import Fit
 from .measure import Measure
 from .paper import Paper
 from .parsing import parse
+from .report import Report
 from .stream import Stream
 from .train import Train, parse_train
 from .usage import UsageError, hint
 
 COMMANDS: dict[str, Any] = {
     "train": Train, "fit": Fit, "evaluate": Evaluate, "measure": Measure, "export": Export, "stream": Stream,
-    "data": Data, "bench": Bench, "paper": Paper, "doctor": Doctor,
+    "report": Report, "data": Data, "bench": Bench, "paper": Paper, "doctor": Doctor,
 }  # fmt: skip
 ALIASES = {"reproduce": "paper"}
 

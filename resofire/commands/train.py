@@ -102,7 +102,7 @@ def _run_of(name: str) -> tuple[Any, Any]:
     """The RunConfig of a recipe or a function, and the Task if the function returns one."""
     if ":" in name and not name.startswith("-"):
         return _returned(name, call(name))
-    recipes = _recipes(name)
+    recipes = all_recipes(name)
     if name in recipes:
         return recipes[name](), None
     got = f", got {name!r}{hint(name, recipes)}" if name else ""
@@ -110,7 +110,7 @@ def _run_of(name: str) -> tuple[Any, Any]:
     raise UsageError(f"train: recipe must be{first} one of {', '.join(recipes)} or package.module:function{got}")
 
 
-def _recipes(name: str = "") -> dict[str, Any]:
+def all_recipes(name: str = "") -> dict[str, Any]:
     """All registered recipes; those of the paper's ablations are registered by `resofire.paper`."""
     from ..recipes import RECIPES
 
@@ -163,7 +163,7 @@ class Resume:
 
 def _help() -> str:
     names = textwrap.fill(
-        ", ".join(_recipes()), 80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        ", ".join(all_recipes()), 80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
     return f"""{Train.__doc__}
 

@@ -67,15 +67,46 @@ def measure(
     require_counting(model, "")
     require_peers("measure", against)
     require_state_size("measure", state_size, against)
-    table = find_costs("measure", costs)
+    find_costs("measure", costs)
     if length is not None:
         require_positive("measure", "length", length)
     rates, mean_length = rates_and_length(model, batches)
+    return account(
+        model, rates, mean_length if length is None else length, against=against, state_size=state_size, costs=costs,
+        fold_norm=fold_norm,
+    )  # fmt: skip
+
+
+def account(
+    model: Any, rates: Mapping[str, float], length: float, *, against: tuple[str, ...] = ("s4",),
+    state_size: int = 64, costs: Costs | str = FLOAT32, fold_norm: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Compute the operations and energy of a network from fire rates that are known, e.g. those of a run's record.
+
+    Args:
+        model: A network that counts itself, see `count_ops`.
+        rates: Fire rate of each neuron layer by name.
+        length: Time steps per inference, both documents of a pair together.
+        against: See `measure`, as the remaining arguments.
+        state_size: The peers' state size H.
+        costs: A cost table, or the name of one in COSTS.
+        fold_norm: Count the norms as part of their neighbours.
+
+    Returns:
+        What `measure` returns.
+
+    Raises:
+        ValueError: As `measure`.
+    """
+    require_peers("measure", against)
+    require_state_size("measure", state_size, against)
+    require_positive("measure", "length", length)
+    table = find_costs("measure", costs)
     if not rates:
         raise ValueError(
             f"measure: the {type(model).__name__} has no spiking layer, so there is no fire rate to measure"
         )
-    steps, inputs = float(mean_length if length is None else length), getattr(model.config, "inputs", None)
+    steps, inputs = float(length), getattr(model.config, "inputs", None)
     counts = count_ops(model, (steps,) if inputs is None else (steps, inputs), rates, fold_norm=fold_norm)
     own, rate = energy(counts, table), sum(rates.values()) / len(rates)
     peers = {}
@@ -94,7 +125,7 @@ def measure(
         "network": _network(model, fold_norm),
         "length": {"value": steps, "sequences": _sequences(model), "unit": "time steps per inference"},
         "costs": {**asdict(table), "unit": "pJ per operation, pJ per byte"},
-        "rates": {"unit": "spikes per neuron and time step", "layers": rates, "mean": rate},
+        "rates": {"unit": "spikes per neuron and time step", "layers": dict(rates), "mean": rate},
         "counts": counts.as_dict(),
         "energy": own.as_dict(),
         "block": {"dynamics": _dynamics(model), "no_nonlinear": counts.no_nonlinear, "no_mac": counts.no_mac},

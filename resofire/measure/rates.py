@@ -1,9 +1,9 @@
 """How often each layer fires on data: the one measured number that the work of a spiking network depends on."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..data import Batch
 from ..nn import fire_rates as watch
@@ -26,8 +26,13 @@ def fire_rates(model: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
 
 
 @torch.no_grad()
-def rates_and_length(model: nn.Module, batches: Iterable[Batch]) -> tuple[dict[str, float], float]:
-    """Return the fire rates and the mean number of time steps per inference, both documents of a pair together."""
+def rates_and_length(
+    model: nn.Module, batches: Iterable[Batch], each: Callable[[Batch, Tensor], None] | None = None
+) -> tuple[dict[str, float], float]:
+    """Return the fire rates and the mean number of time steps per inference, both documents of a pair together.
+
+    `each` is called with every batch and its logits, so that one pass over the data serves other figures, too.
+    """
     if not isinstance(model, nn.Module):
         raise ValueError(f"fire_rates: model must be a module, got {type(model).__name__}")
     pairs = getattr(getattr(model, "config", None), "pairs", False)
@@ -42,7 +47,9 @@ def rates_and_length(model: nn.Module, batches: Iterable[Batch]) -> tuple[dict[s
                 if not torch.isfinite(batch.x).all():
                     raise ValueError(f"fire_rates: batches must hold finite numbers, got NaN or infinity in {number}")
                 bounds = None if batch.cu_seqlens is None else batch.cu_seqlens.to(device)
-                model(batch.x.to(device), cu_seqlens=bounds)
+                logits = model(batch.x.to(device), cu_seqlens=bounds)
+                if each is not None:
+                    each(batch, logits)
                 batch_steps, batch_inferences = _sizes(batch, pairs)
                 steps, inferences = steps + batch_steps, inferences + batch_inferences
     finally:

@@ -1,0 +1,112 @@
+"""resofire report: a run, or several side by side, as one HTML file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from ..atomic import write_atomic
+from .output import LiveLine
+from .parsing import Count, File, Folder
+from .reproduce import command_of
+from .runs import find_run
+from .usage import UsageError, require_positive, require_writable, writing
+
+Runs = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="")]
+Numbers = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT...", help_behavior_hint="")]
+PAGE = "report.html"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write an HTML page about a run, or one that compares several."""
+
+    runs: Runs = ()
+    """Run folders or shipped networks. One gives a page about it, several a comparison."""
+    out: File = None
+    """The file to write. Default: report.html in the run folder, report-NAME.html here for a shipped network,
+    comparison.html here for several runs."""
+    samples: Numbers = ()
+    """Numbers of the sequences whose spikes are drawn. Default: some right answers and the most confident mistake."""
+    count: Count = None
+    """Number of test sequences to read. Default: all, up to 8 million time steps."""
+    data_dir: Folder = None
+    """Folder with the files of the data set; see resofire data --help."""
+
+    def run(self) -> int:
+        if not self.runs:
+            raise UsageError("report: RUN is missing: a run folder or a shipped network; see resofire report --help")
+        require_positive("report: --count", self.count)
+        folders = [find_run(name) for name in self.runs]
+        if len(folders) > 1 and (self.samples or self.count is not None):
+            flag = "--samples" if self.samples else "--count"
+            raise UsageError(f"report: {flag} is for one run, got {len(folders)}")
+        out = self._out(folders[0])
+        require_writable("report: --out", out)
+        from .. import report, train
+
+        try:
+            data = self._compare(folders) if len(folders) > 1 else self._one(folders[0])
+        except (train.RunError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        with writing("report: --out", out):
+            write_atomic(out, report.page(data).encode())
+        print(out)
+        return 0
+
+    def _one(self, folder: Path) -> Any:
+        from .. import report
+
+        line = LiveLine(seconds=(0.1, 10.0))
+
+        def progress(text: str) -> None:
+            if line.due():
+                line.show(f"report: {text}")
+
+        try:
+            return report.run_data(folder, request(folder, self.data_dir, self.count, self.samples, progress))
+        finally:
+            line.close()
+
+    def _compare(self, folders: list[Path]) -> Any:
+        from .. import report
+
+        return report.comparison_data(folders, data_dir=self.data_dir)
+
+    def _out(self, folder: Path) -> Path:
+        from ..models.storage import SHIPPED
+
+        if self.out is not None:
+            return self.out
+        if len(self.runs) > 1:
+            return Path("comparison.html")
+        shipped = folder.resolve().is_relative_to(SHIPPED.resolve())
+        return Path(f"report-{folder.resolve().name}.html") if shipped else folder / PAGE
+
+
+def request(
+    folder: Path, data_dir: Path | None = None, count: int | None = None, samples: tuple[int, ...] = (),
+    progress: Any = lambda line: None,
+) -> Any:  # fmt: skip
+    """What the page of a run shows besides what its folder holds: the paper's fire rates, the command to reproduce."""
+    from .. import report, train
+
+    try:
+        record = train.read(folder)
+    except train.RunError as error:
+        raise UsageError(str(error)) from None
+    return report.Request(
+        data_dir=data_dir, count=count, samples=samples or None, paper=_paper(record["config"].get("task")),
+        command=command_of(folder, record), progress=progress,
+    )  # fmt: skip
+
+
+def _paper(task: str | None) -> dict[str, Any] | None:
+    from ..paper.published import TASKS
+
+    for each in TASKS:
+        if each.name.lower() == task:
+            return {"name": each.name, **{kind: [float(rate) for rate in getattr(each, kind)]
+                                          for kind in ("temporal", "spatial")}}  # fmt: skip
+    return None

@@ -1,0 +1,91 @@
+"""Pages as HTML: one file each, with everything inside, which opens from disk without a network."""
+
+import base64
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markupsafe
+import plotly.offline
+
+from .. import __version__
+
+PAGES = Path(__file__).parent / "pages"
+LARGEST = 8_000_000
+RUN = (
+    ("summary", "Summary", ""),
+    ("curves", "Learning curves", ""),
+    ("answers", "Answers", ""),
+    ("rasters", "Spikes", ""),
+    ("plane", "Neurons", "Each temporal neuron by the frequency it resonates at and the number of steps it remembers."),
+    ("rates", "Fire rates", "Spikes per neuron and time step, in each layer."),
+    ("energy", "Energy", "Computed from operation counts and a cost table for 45 nm, not measured on a chip."),
+    ("mistakes", "Most confident mistakes", ""),
+)
+COMPARISON = (
+    ("runs", "Runs", ""),
+    ("scores", "Accuracy", "Bars are 95 % intervals (Wilson)."),
+    ("progress", "Learning curves", ""),
+    ("tradeoff", "Accuracy and energy", "Energy is computed from operation counts and a cost table for 45 nm."),
+    ("layers", "Fire rates", "Spikes per neuron and time step, in each layer."),
+)
+SCRIPTS = {
+    "run": ("charts.js", "rasters.js", "page.js"),
+    "comparison": ("charts.js", "rasters.js", "comparison.js", "page.js"),
+}
+SECTIONS = {"run": RUN, "comparison": COMPARISON}
+
+
+def page(data: dict[str, Any], live: str = "") -> str:
+    """A page as HTML.
+
+    Args:
+        data: What `run_data` or `comparison_data` returned.
+        live: Where the page fetches newer data; "" for a page that stays as it is.
+
+    Returns:
+        The whole document. Names from the run are text in it and nothing else: they are escaped, and a policy in its
+        head lets no other script run than those of the page.
+    """
+    scripts = [_script(plotly.offline.get_plotlyjs()), *(_script(source(name)) for name in SCRIPTS[data["kind"]])]
+    return _environment().get_template("report.html").render(
+        title=f"{data['title']} · Resofire", sections=SECTIONS[data["kind"]], live=live, version=__version__,
+        css=markupsafe.Markup(source("report.css")), scripts=scripts, data=embedded(data),
+        hashes=markupsafe.Markup(" ".join(map(_hash, scripts))),
+    )  # fmt: skip
+
+
+def embedded(data: Any) -> markupsafe.Markup:
+    """JSON that is safe inside a script element, whatever the texts in it; not-a-number becomes null."""
+    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return markupsafe.Markup(text)
+
+
+def source(name: str) -> str:
+    """A file of the pages."""
+    return (PAGES / name).read_text("utf-8")
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(loader=jinja2.FileSystemLoader(PAGES), autoescape=True, undefined=jinja2.StrictUndefined)
+
+
+def _script(text: str) -> markupsafe.Markup:
+    return markupsafe.Markup(text.replace("</script", "<\\/script"))
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
