@@ -18,7 +18,7 @@ from torch.profiler import record_function
 
 from resofire.nn import LIF, PRF, SDTCM, fire_rates
 from resofire.ops import ATan
-from resofire.ops.convolution import causal, powers, reset_scan
+from resofire.ops.convolution import convolve, powers, reset_scan
 from resofire.ops.surrogate import spike
 
 TAU, BETA = 2.0, 0.5  # of all LIF: β = 1 - 1/τ
@@ -69,7 +69,7 @@ class S4D(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         normed = self.norm(x)
-        mixed = causal(normed, self.kernel(x.shape[1])) + self.skip * normed
+        mixed = convolve(normed, self.kernel(x.shape[1])) + self.skip * normed
         return x + self.linear(F.gelu(mixed))
 
 
@@ -132,11 +132,11 @@ class FourierLIF(nn.Module):
         with record_function("Scan Kernel"):
             table = powers(beta, x.shape[1] + 1)
         with record_function("FFT Conv Op."):
-            potential = causal(x, table[:-1])
+            potential = convolve(x, table[:-1])
         with record_function("Scan Dynamic Thr."):
             fired = reset_scan(potential.detach(), beta, threshold)
             late = F.pad(fired.to(x.dtype), (0, 0, 1, 0))[:, :-1]
-            moved = threshold * (1 + causal(late, table[1:]))
+            moved = threshold * (1 + convolve(late, table[1:]))
         with record_function("Fire"):
             return spike(potential - moved, ATan(), fired)
 

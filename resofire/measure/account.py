@@ -13,7 +13,7 @@ from ..data import Batch
 from ..nn import PRFConfig
 from ..nn.counts import CountError, Counts, joined, require_counting, require_positive
 from .costs import FLOAT32, Costs, energy, find_costs
-from .peers import TITLES, complexity, law, peer, require_peers, require_state_size
+from .peers import SPIKING, TITLES, complexity, law, peer, require_peers, require_state_size
 from .rates import rates_and_length
 
 
@@ -102,17 +102,15 @@ def account(
     require_state_size("measure", state_size, against)
     require_positive("measure", "length", length)
     table = find_costs("measure", costs)
-    if not rates:
-        raise ValueError(
-            f"measure: the {type(model).__name__} has no spiking layer, so there is no fire rate to measure"
-        )
     steps, inputs = float(length), getattr(model.config, "inputs", None)
     counts = count_ops(model, (steps,) if inputs is None else (steps, inputs), rates, fold_norm=fold_norm)
-    own, rate = energy(counts, table), sum(rates.values()) / len(rates)
+    own, rate = energy(counts, table), sum(rates.values()) / len(rates) if rates else None
     peers = {}
     for name in against:
+        if rate is None and name in SPIKING:
+            raise ValueError(f"measure: against must not be {name}: the {type(model).__name__} has no fire rate for it")
         # A peer that spikes gets the network's mean rate.
-        other = peer_network(model, name, steps, state_size=state_size, rate=rate, fold_norm=fold_norm)
+        other = peer_network(model, name, steps, state_size=state_size, rate=rate or 0.0, fold_norm=fold_norm)
         spent = energy(other, table)
         peers[name] = {
             "title": TITLES[name], "state_size": None if name == "transformer" else state_size,
@@ -164,7 +162,8 @@ def _sequences(model: Any) -> int:
 
 
 def _bidirectional(model: Any) -> bool:
-    return bool(getattr(model.config, "bidirectional", False))
+    block = getattr(model.config, "block", None)
+    return bool(getattr(model.config if block is None else block, "bidirectional", False))
 
 
 def _has_norms(model: Any) -> bool:

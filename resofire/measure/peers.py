@@ -93,6 +93,7 @@ def transformer(width: int, name: str, site: Site) -> list[Count]:
 PEERS: dict[str, Callable[[int, str, Site], list[Count]]] = {
     "s4": s4, "binary-s4d": binary_s4d, "gsu": gsu, "s4d": s4d, "transformer": transformer
 }  # fmt: skip
+SPIKING = ("binary-s4d", "gsu")
 TITLES = {
     "s4": "S4-LegS", "binary-s4d": "Binary S4D", "gsu": "GSU", "s4d": "S4D (diagonal)", "transformer": "Transformer",
 }  # fmt: skip

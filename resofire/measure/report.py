@@ -27,6 +27,8 @@ def _heading(measured: dict[str, Any]) -> str:
 
 def _rates(measured: dict[str, Any]) -> str:
     rates = measured["rates"]
+    if not rates["layers"]:
+        return "No layer spikes"
     rows = [[name, f"{100 * rate:.2f} %", _bar(rate, max(rates["layers"].values()))]
             for name, rate in rates["layers"].items()]  # fmt: skip
     rows.append(["mean", f"{100 * rates['mean']:.2f} %", ""])

@@ -25,15 +25,25 @@ def powers(decay: Tensor, length: int) -> Tensor:
     return table[:length]
 
 
-def causal(signal: Tensor, kernel: Tensor) -> Tensor:
-    """The causal convolution of a real signal [B, T, N] with a real kernel [T, N], along T."""
+def convolve(signal: Tensor, kernel: Tensor, ahead: Tensor | None = None) -> Tensor:
+    """The convolution of a real signal [B, T, N] with real kernels along T.
+
+    Args:
+        signal: x.
+        kernel: K [T, N], of the present and the past: y_t = Σ_k K_k x_{t-k}.
+        ahead: A kernel [T, N] of the future, added to that: Σ_k ahead_k x_{t+1+k}; None: causal.
+    """
     length = signal.shape[1]
-    size = _fast_size(2 * length - 1)
+    size = fast_size(2 * length - 1)
+    if ahead is not None:
+        # What is ahead lies at the end: the product of transforms is a circular convolution.
+        gap = kernel.new_zeros(size - 2 * length + 1, *kernel.shape[1:])
+        kernel = torch.cat((kernel, gap, ahead[: length - 1].flip(0)))
     product = torch.fft.rfft(signal, size, dim=1) * torch.fft.rfft(kernel, size, dim=0)
     return torch.fft.irfft(product, size, dim=1)[:, :length]
 
 
-def _fast_size(least: int) -> int:
+def fast_size(least: int) -> int:
     """The smallest size ≥ `least` that is a power of two or three quarters of one."""
     size = 1 << max(0, least - 1).bit_length()
     return 3 * size // 4 if size >= 4 and 3 * size // 4 >= least else size
@@ -72,7 +82,7 @@ def walk(
     # A soft reset compares u' with d, both larger than their difference: float64 again.
     work = torch.float64 if soft else dtype
     current = current.to(work)
-    potential = causal(current, (gain * table[:-1].real).to(work))
+    potential = convolve(current, (gain * table[:-1].real).to(work))
     last = gain * _weigh(current, table[:-1])
     if start is not None:
         fading = table[1:] * start.to(wide.dtype)[:, None]
@@ -85,7 +95,7 @@ def walk(
     fired_values = fired.to(work)
     # a_t = Σ_{k≥1} A^k s_{t-k}: the spikes, delayed by one step, convolved with the powers from 1 on.
     delayed = torch.nn.functional.pad(fired_values, (0, 0, 1, 0))[:, :-1]
-    carried = causal(delayed, table[1:].real)
+    carried = convolve(delayed, table[1:].real)
     spikes = spike(potential - threshold * (1 + carried), surrogate, fired)
     last = last - threshold * _weigh(fired_values, table[:-1])
     return spikes.to(dtype), last.to(decay.dtype)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..nn import LIF
 from ..ops import lif
-from ..ops.convolution import causal, powers, reset_scan
+from ..ops.convolution import convolve, powers, reset_scan
 from ..ops.registry import names, prepare, why_not
 from ..plot import figure, styled
 from .pages import plain_lines, rounded, table
@@ -71,7 +71,7 @@ def _left_out(beta: Tensor) -> dict[str, str]:
 def _spikes(current: Tensor, beta: Tensor, way: str) -> Tensor:
     if way != ALL_SINGLE:
         return lif(current, beta, backend=way)[0]
-    potential = causal(current, powers(beta, current.shape[1]))
+    potential = convolve(current, powers(beta, current.shape[1]))
     return reset_scan(potential, beta, torch.ones_like(beta)).to(current.dtype)
 
 

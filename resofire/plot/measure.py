@@ -20,11 +20,13 @@ THICK = 0.38
 @styled
 def draw(measured: Mapping[str, Any]) -> Figure:
     """Draw what `resofire.measure.measure` returns, directly or read back from JSON."""
-    drawn, (rates, components, *peers) = figure(1, 3 if measured["peers"] else 2, height=3.3)
-    _rates(rates, measured["rates"])
-    _components(components, measured["energy"])
-    for panel in peers:
-        _peers(panel, measured)
+    spikes, peers = bool(measured["rates"]["layers"]), bool(measured["peers"])
+    drawn, panels = figure(1, 1 + spikes + peers, height=3.3)
+    if spikes:
+        _rates(panels[0], measured["rates"])
+    _components(panels[spikes], measured["energy"])
+    if peers:
+        _peers(panels[-1], measured)
     return drawn
 
 
