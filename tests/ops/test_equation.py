@@ -162,7 +162,7 @@ def operands(dynamics, x, cu_seqlens=None):
     batch = x.shape[0] if cu_seqlens is None else len(cu_seqlens) - 1
     rows = torch.stack([value.detach().expand(x.shape[2]) for value in dynamics.coefficients]).requires_grad_()
     state = torch.randn(2, batch, x.shape[2], dtype=x.dtype, requires_grad=True)
-    return x.requires_grad_(), rows, state, cu_seqlens, key, "ATan", [2.0], False
+    return x.requires_grad_(), rows, state, cu_seqlens, key, "ATan", [2.0], False, [True, True]
 
 
 def test_torch_accepts_the_operators():

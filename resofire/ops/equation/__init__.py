@@ -115,7 +115,10 @@ def scan(
         initial = stacked_state(f"{owner}.scan", state, names, (batch, lanes), current)
     rows = [value.expand(lanes) for value in dynamics.coefficients]
     coefficients = torch.stack(rows) if rows else current.new_zeros((0, lanes), dtype=dtype)
-    spikes, last = operator.run(key, current.to(dtype), coefficients, initial, cu_seqlens, dynamics.surrogate, reverse)
+    spikes, last = operator.run(
+        key, current.to(dtype), coefficients, initial, cu_seqlens, dynamics.surrogate, reverse,
+        [value.requires_grad for value in dynamics.coefficients],
+    )  # fmt: skip
     return spikes.to(current.dtype), dynamics.state_type(*last.unbind(0))
 
 

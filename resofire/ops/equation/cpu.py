@@ -1,5 +1,6 @@
 """A compiled equation on the CPU: memory, plan and threads around the kernels of `emit`."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,14 +8,14 @@ import torch
 from torch import Tensor
 
 from ..neuron_scan import chunk_rows, padded, simd
-from ..neuron_scan.cpu import flat, number_type, past_cache, plan_of, run, widened
+from ..neuron_scan.cpu import flat, number_type, past_cache, plan_of, run, widened, with_whole_rows
 from ..surrogate import surrogate_from
 from .adjoint import adjoint
 from .emit import backward_source, compiled, forward_source
 from .graph import Program
 
 # Kernels by program, width of vectors and surrogate: making their source takes longer than a short call.
-_kernels: dict[tuple[str, int, str], Any] = {}
+_kernels: dict[tuple[Any, ...], Any] = {}
 
 
 class Inputs(NamedTuple):
@@ -41,7 +42,7 @@ def forward(
     if current.numel():
         source, at = flat(current)
         out, out_at = flat(spikes)
-        kernel = _forward_kernel(program, simd.BYTES // current.element_size())
+        kernel = forward_kernel(program, simd.BYTES // current.element_size())
         run(
             kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
             widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(),
@@ -52,9 +53,9 @@ def forward(
 
 def backward(
     program: Program, owner: str, inputs: Inputs, checkpoints: Tensor, grads: tuple[Tensor | None, Tensor | None],
-    surrogate: tuple[str, list[float]], reverse: bool,
+    trained: Sequence[bool], surrogate: tuple[str, list[float]], reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of current, coefficients and initial state."""
+    """The gradients of current, coefficients (0 where one is not `trained`) and initial state."""
     current, coefficients, cu_seqlens = inputs
     lanes = current.shape[2]
     pitch = padded(lanes)
@@ -68,11 +69,11 @@ def backward(
         # A missing gradient is a single zero, expanded.
         grad_spikes = current.new_zeros(1).expand(current.shape) if grads[0] is None else grads[0]
         source, at = flat(current)
-        pull, pull_at = flat(grad_spikes.to(current.dtype))
+        pull, pull_at = flat(with_whole_rows(grad_spikes.to(current.dtype)))
         out, out_at = flat(grad_current)
-        kernel = _backward_kernel(program, simd.BYTES // current.element_size(), surrogate)
+        kernel = backward_kernel(program, simd.BYTES // current.element_size(), surrogate, trained)
         run(
-            kernel, plan, shares, lanes, source, at, pull, pull_at, out, out_at, past_cache(grad_current),
+            kernel, plan, shares, lanes, source, at, pull, pull_at, 0.0, out, out_at, past_cache(grad_current),
             widened(coefficients, pitch).view(-1).numpy(), pitch, checkpoints.contiguous().view(-1).numpy(),
             tuple(map(number_type(current.dtype), surrogate[1])), running.view(-1).numpy(), sums.reshape(-1), reverse,
         )  # fmt: skip
@@ -80,16 +81,22 @@ def backward(
     return grad_current, torch.from_numpy(total).to(coefficients.dtype), running[..., :lanes].clone()
 
 
-def _forward_kernel(program: Program, width: int) -> Any:
-    place = (program.key, width, "")
+def forward_kernel(program: Program, width: int, block: bool = False) -> Any:
+    """The compiled forward pass; see `emit.forward_source`."""
+    place = (program.key, width, block)
     if place not in _kernels:
-        _kernels[place] = compiled(forward_source(program), width)
+        _kernels[place] = compiled(forward_source(program, block), width)
     return _kernels[place]
 
 
-def _backward_kernel(program: Program, width: int, surrogate: tuple[str, list[float]]) -> Any:
-    place = (program.key, width, surrogate[0])
+def backward_kernel(
+    program: Program, width: int, surrogate: tuple[str, list[float]], trained: Sequence[bool], block: bool = False
+) -> Any:
+    """The compiled backward pass; see `emit.backward_source`."""
+    place = (program.key, width, block, surrogate[0], tuple(trained))
     if place not in _kernels:
         form: Any = surrogate_from(*surrogate)
-        _kernels[place] = compiled(backward_source(program, adjoint(program), form.vector), width, form.numba)
+        names = [name for name, needed in zip(program.coefficients, trained, strict=True) if needed]
+        source = backward_source(program, adjoint(program), names, form.vector, block)
+        _kernels[place] = compiled(source, width, form.numba)
     return _kernels[place]

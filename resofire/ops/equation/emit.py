@@ -10,8 +10,9 @@ that source.
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -23,6 +24,7 @@ from . import vectors
 from .adjoint import Adjoint
 from .graph import Node, Program, ordered
 from .kernel_cache import keep_on_disk
+from .lower import lowered
 
 FILE = "<resofire equation {}>"
 FUNCTIONS = {
@@ -30,45 +32,63 @@ FUNCTIONS = {
     "log": "v.log({})", "sqrt": "v.sqrt({})", "sin": "v.sin({})", "cos": "v.cos({})", "tanh": "v.tanh({})",
     "sigmoid": "1.0 / (1.0 + v.exp(v.neg({})))", "abs": "v.absolute({})", "minimum": "v.minimum({}, {})",
     "maximum": "v.maximum({}, {})", "clamp_min": "v.maximum({}, {})", "clamp_max": "v.minimum({}, {})",
-    "where": "v.where({}, {}, {})", "spike": "v.ge({}, 0.0)", "detach": "{}", "gt": "v.gt({}, {})",
+    "where": "v.where({}, {}, {})", "gt": "v.gt({}, {})",
     "ge": "v.ge({}, {})", "lt": "v.lt({}, {})", "le": "v.le({}, {})", "eq": "v.eq({}, {})", "ne": "v.ne({}, {})",
     "and": "v.where({}, {}, 0.0)", "or": "v.where({}, 1.0, {})", "not": "v.where({}, 0.0, 1.0)",
 }  # fmt: skip
+# What takes so long that the backward pass reads its value from the forward walk instead of computing it once more.
+DEAR = frozenset({"div", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "pow"})
 NAMES = {
     name: getattr(module, name)
     for module, names in (
-        (simd, ("load", "store", "prefetch", "zeros_like", "add_wide")),
-        (kernels, ("_gather", "_scatter", "_place", "_put")),
+        (simd, ("load", "store", "store_mask", "prefetch", "zeros_like", "add_wide")),
+        (kernels, ("_gather", "_scatter", "_clear_bits", "_place", "_put")),
     )
     for name in names
 }
 
 
-def statements(outputs: Iterable[Node], inputs: Mapping[str, str]) -> tuple[list[str], dict[int, str]]:
-    """One line per node of a graph, and the name of each node's value.
+class Lines(NamedTuple):
+    """A graph as source: one line per node, and the name of each node's value."""
+
+    once: list[str]  # what depends on nothing but coefficients
+    each_step: list[str]
+    names: dict[int, str]
+    fixed: set[int]  # the nodes of `once`, coefficients included
+
+
+def statements(outputs: Iterable[Node], names: Mapping[str, str], noted: Mapping[int, str] = MappingProxyType({})) -> Lines:
+    """The source of some nodes.
 
     Args:
         outputs: The nodes to compute.
-        inputs: The variable or expression of every input.
+        names: The variable of every input.
+        noted: The variables of nodes that have been computed before.
     """
-    lines, names = [], {}
-    for node in ordered(outputs):
+    lines = Lines([], [], dict(noted), set())
+    for node in ordered(outputs, set(noted)):
         if node.op == "input":
             assert isinstance(node.value, str)
-            names[node.index] = inputs[node.value]
-        elif node.op == "constant":
-            # A vector, for operations between constants that could not be folded need one.
-            names[node.index] = f"v.spread(x, {_literal(node.value)})"
-        else:
-            arguments = [names[argument.index] for argument in node.args]
-            if node.op == "pow":
+            lines.names[node.index] = names[node.value]
+            if node.value.startswith("c."):
+                lines.fixed.add(node.index)
+            continue
+        arguments = [lines.names[argument.index] for argument in node.args]
+        match node.op:
+            case "constant":
+                # A vector, for operations between constants that could not be folded need one.
+                text = f"v.spread(zero, {_literal(node.value)})"
+            case "pow":
                 text = f"v.power({arguments[0]}, {_literal(node.value)})"
-            else:
-                text = FUNCTIONS[node.op].format(*arguments)
-            name = f"n{node.index}"
-            lines.append(f"{name} = {text}")
-            names[node.index] = name
-    return lines, names
+            case op:
+                text = FUNCTIONS[op].format(*arguments)
+        lines.names[node.index] = f"n{node.index}"
+        if all(argument.index in lines.fixed for argument in node.args):
+            lines.fixed.add(node.index)
+            lines.once.append(f"n{node.index} = {text}")
+        else:
+            lines.each_step.append(f"n{node.index} = {text}")
+    return lines
 
 
 def _literal(value: object) -> str:
@@ -76,18 +96,24 @@ def _literal(value: object) -> str:
     return repr(value) if np.isfinite(value) else f"np.float64('{value}')"
 
 
-def forward_source(program: Program) -> str:
-    """The source of the forward kernel; see `cpu.forward`, which calls it."""
+def forward_source(program: Program, block: bool = False) -> str:
+    """The source of the forward kernel; see `cpu.forward`, which calls it.
+
+    Args:
+        program: What it computes.
+        block: Whether it is part of an SD-TCM block, where spikes are bits.
+    """
     states, count = range(len(program.states)), max(1, len(program.states))
-    inputs = _inputs(program)
-    lines, names = statements([program.spikes, *program.following.values()], inputs)
-    following = [names[program.following[name].index] for name in program.states]
+    outputs = lowered([program.spikes, *(program.following[name] for name in program.states)])
+    lines = statements(outputs, _inputs(program))
+    spikes, *following = (lines.names[node.index] for node in outputs)
     return _joined(
         "def forward(plan, tasks, lanes, current, current_at, spikes, spikes_at, past_cache, coefs, pitch, state, "
         "kept, reverse):",
         f"    span, kept_span = plan.shape[0] * pitch, kept.size // {count}",
-        "    whole = current_at[2] == 1 and spikes_at[2] == 1",
+        f"    whole = current_at[2] == 1 and {'True' if block else 'spikes_at[2] == 1'}",
         "    source, target = np.empty(CHUNK * WIDTH, current.dtype), np.empty(CHUNK * WIDTH, spikes.dtype)",
+        "    zero = zeros_like(load(coefs, 0))",
         "    for i in range(tasks.shape[0]):",
         "        sequence = tasks[i, 0]",
         "        at, row = _place(plan, sequence, current_at, reverse)",
@@ -99,58 +125,90 @@ def forward_source(program: Program) -> str:
         "            for lane in range(tasks[i, 1], tasks[i, 2], WIDTH):",
         "                here, kept_at = sequence * pitch + lane, keep + lane",
         "                from_ = at + first * row + lane * current_at[2]",
-        "                into = to + first * to_row + lane * spikes_at[2]",
+        f"                into = to + first * to_row + {'lane // 8' if block else 'lane * spikes_at[2]'}",
         "                some = min(WIDTH, lanes - lane)",
         "                direct = whole and some == WIDTH",
         "                c, c_at, c_row, s, s_at, s_row = current, from_, row, spikes, into, to_row",
         "                if not direct:",
         "                    _gather(current, from_, row, current_at[2], steps, some, WIDTH, source)",
-        "                    c, c_at, c_row, s, s_at, s_row = source, 0, WIDTH, target, 0, WIDTH",
+        "                    c, c_at, c_row = source, 0, WIDTH",
+        *(() if block else ("                    s, s_at, s_row = target, 0, WIDTH",)),
         *_loads(program, " " * 16),
+        *(f"                {line}" for line in lines.once),
         *(f"                s{k} = load(state, {k} * span + here)" for k in states),
         *(f"                store(kept, {k} * kept_span + kept_at, s{k})" for k in states),
         "                for _ in range(steps):",
         "                    x = load(c, c_at)",
         "                    prefetch(c, c_at + CHUNK * c_row)",
-        *(f"                    {line}" for line in lines),
-        f"                    _put(s, s_at, {names[program.spikes.index]}, past_cache and direct)",
+        *(f"                    {line}" for line in lines.each_step),
+        f"                    {_written(spikes, block)}",
         *_assign(" " * 20, [f"s{k}" for k in states], following),
         "                    c_at += c_row",
         "                    s_at += s_row",
         *(f"                store(state, {k} * span + here, s{k})" for k in states),
         "                if not direct:",
-        "                    _scatter(target, steps, some, WIDTH, spikes, into, to_row, spikes_at[2])",
+        "                    "
+        + (
+            "_clear_bits(spikes, into, to_row, steps, some, WIDTH)"
+            if block
+            else "_scatter(target, steps, some, WIDTH, spikes, into, to_row, spikes_at[2])"
+        ),
     )
 
 
-def backward_source(program: Program, adjoint: Adjoint, vector: bool) -> str:
-    """The source of the backward kernel; see `cpu.backward`. `vector` says whether the slope takes whole vectors."""
-    states, slopes = range(len(program.states)), range(len(program.arguments))
-    notes = len(states) + len(slopes)
-    again, names = statements([*program.arguments, *program.following.values()], _inputs(program))
-    following = [names[program.following[name].index] for name in program.states]
-    arguments = [names[node.index] for node in program.arguments]
-    back, results = statements(adjoint.nodes(), _inputs(program))
-    trained = [name for name in program.coefficients if adjoint.coefficients[name] is not None]
-    sums = {name: program.coefficients.index(name) for name in trained}
+def _written(spikes: str, block: bool) -> str:
+    return f"store_mask(s, s_at, {spikes}, 1.0)" if block else f"_put(s, s_at, {spikes}, past_cache and direct)"
 
-    def result(node: Node | None) -> str:
-        return "zeros_like(x)" if node is None else results[node.index]
 
-    def noted(k: int, name: str) -> str:
-        text = f"slope({name}, *numbers)" if vector else name
-        return f"                    store(notes, note + {len(states) + k} * WIDTH, {text})"
+def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], vector: bool, block: bool = False) -> str:
+    """The source of the backward kernel; see `cpu.backward`.
 
+    Args:
+        program: What the forward kernel computes.
+        adjoint: Its gradients.
+        trained: The coefficients whose gradients are needed.
+        vector: Whether the slope takes whole vectors.
+        block: Whether it is part of an SD-TCM block: `more` is added to the gradient of every spike, and the gradient
+            of the current is added to what its place holds.
+    """
+    states = range(len(program.states))
+    found = [adjoint.current, *(adjoint.states[name] for name in program.states)]
+    found += [adjoint.coefficients[name] for name in trained]
+    forward = [*program.arguments, *(program.following[name] for name in program.states)]
+    nodes = lowered([*forward, *(node for node in found if node is not None)])
+    again, behind = statements(nodes[: len(forward)], _inputs(program)), iter(nodes[len(forward) :])
+    arguments, following = (
+        [again.names[node.index] for node in part]
+        for part in (nodes[: len(program.arguments)], nodes[len(program.arguments) : len(forward)])
+    )
+    gradients = [None if node is None else next(behind) for node in found]
+    # What the way back reads of the way forth: states, slopes and what takes long to compute.
+    computed = {node.index for node in ordered(nodes[: len(forward)])}
+    dear = {
+        node.index: f"m{node.index}"
+        for node in ordered(node for node in gradients if node is not None)
+        if node.op in DEAR and node.index in computed - again.fixed
+    }
+    back = statements((node for node in gradients if node is not None), _inputs(program), dear)
+    read = ordered((node for node in gradients if node is not None), set(dear))
+    inputs = {node.value for node in read if node.op == "input"}
+    notes = {f"s{k}": f"s{k}" for k, name in enumerate(program.states) if f"state.{name}" in inputs}
+    notes |= {name: again.names[index] for index, name in dear.items()}
+    slopes = {f"d{k}": name for k, name in enumerate(arguments) if f"slope.{k}" in inputs}
+    size, place = len(notes) + len(slopes), {name: k for k, name in enumerate((*notes, *slopes))}
+    result = ["zero" if node is None else back.names[node.index] for node in gradients]
+    sums = {program.coefficients.index(name): value for name, value in zip(trained, result[1 + len(states) :], strict=True)}
     return _joined(
-        "def backward(plan, tasks, lanes, current, current_at, grads, grads_at, grad_current, out_at, past_cache, "
+        "def backward(plan, tasks, lanes, current, current_at, grads, grads_at, more, grad_current, out_at, past_cache, "
         "coefs, pitch, kept, numbers, grad_state, sums, reverse):",
         f"    span, kept_span = plan.shape[0] * pitch, kept.size // {max(1, len(states))}",
         "    whole = current_at[2] == 1 and grads_at[2] == 1 and out_at[2] == 1",
         "    size = CHUNK * WIDTH",
         "    source, pull = np.empty(size, current.dtype), np.empty(size, current.dtype)",
         "    target = np.empty(size, current.dtype)",
-        f"    notes = np.empty({notes} * size + WIDTH, current.dtype)",
+        f"    notes = np.empty({size} * size + WIDTH, current.dtype)",
         "    base = -(notes.ctypes.data // current.itemsize) % WIDTH",
+        "    zero = zeros_like(load(coefs, 0))",
         "    for i in range(tasks.shape[0]):",
         "        sequence = tasks[i, 0]",
         "        at, row = _place(plan, sequence, current_at, reverse)",
@@ -174,49 +232,64 @@ def backward_source(program: Program, adjoint: Adjoint, vector: bool) -> str:
         "                    _gather(grads, g_first, from_row, grads_at[2], steps, some, WIDTH, pull)",
         "                    c, c_at, c_row, g, g_at, g_row = source, 0, WIDTH, pull, 0, WIDTH",
         "                    o, o_at, o_row = target, 0, WIDTH",
+        *(
+            ("                    _gather(grad_current, o_first, to_row, out_at[2], steps, some, WIDTH, target)",)
+            if block
+            else ()
+        ),
         *_loads(program, " " * 16),
+        *(f"                {line}" for line in again.once),
         *(f"                s{k} = load(kept, {k} * kept_span + kept_at)" for k in states),
         "                note = base",
         "                for _ in range(steps):",
         "                    x = load(c, c_at)",
         "                    prefetch(c, c_at - CHUNK * c_row)",
-        *(f"                    store(notes, note + {k} * WIDTH, s{k})" for k in states),
-        *(f"                    {line}" for line in again),
-        *(noted(k, name) for k, name in enumerate(arguments)),
+        *(f"                    {line}" for line in again.each_step),
+        *(f"                    store(notes, note + {place[name]} * WIDTH, {value})" for name, value in notes.items()),
+        *(
+            f"                    store(notes, note + {place[name]} * WIDTH, "
+            f"{f'slope({value}, *numbers)' if vector else value})"
+            for name, value in slopes.items()
+        ),
         *_assign(" " * 20, [f"s{k}" for k in states], following),
         "                    c_at += c_row",
-        f"                    note += {notes} * WIDTH",
+        f"                    note += {size} * WIDTH",
         *(
             ()
-            if vector
+            if vector or not slopes
             else (
                 "                for t in range(steps):",
-                f"                    first_slope = base + (t * {notes} + {len(states)}) * WIDTH",
+                f"                    first_slope = base + (t * {size} + {len(notes)}) * WIDTH",
                 f"                    for k in range(first_slope, first_slope + {len(slopes)} * WIDTH):",
                 "                        notes[k] = slope(notes[k], *numbers)",
             )
         ),
+        *(f"                {line}" for line in back.once),
         *(f"                g{k} = load(grad_state, {k} * span + here)" for k in states),
         "                x = load(c, c_at - c_row)",
-        *(f"                sum_{k} = zeros_like(x)" for k in sums.values()),
+        *(f"                sum_{k} = zero" for k in sums),
         "                g_at += (steps - 1) * g_row",
         "                o_at += (steps - 1) * o_row",
         "                for _ in range(steps):",
         "                    c_at -= c_row",
-        f"                    note -= {notes} * WIDTH",
+        f"                    note -= {size} * WIDTH",
         "                    x = load(c, c_at)",
-        "                    gs = load(g, g_at)",
+        f"                    gs = load(g, g_at){' + more' if block else ''}",
         "                    prefetch(g, g_at - CHUNK * g_row)",
-        *(f"                    s{k} = load(notes, note + {k} * WIDTH)" for k in states),
-        *(f"                    d{k} = load(notes, note + {len(states) + k} * WIDTH)" for k in slopes),
-        *(f"                    {line}" for line in back),
-        f"                    _put(o, o_at, {result(adjoint.current)}, past_cache and direct)",
-        *(f"                    sum_{k} = sum_{k} + {result(adjoint.coefficients[name])}" for name, k in sums.items()),
-        *_assign(" " * 20, [f"g{k}" for k in states], [result(adjoint.states[name]) for name in program.states]),
+        *(f"                    {name} = load(notes, note + {k} * WIDTH)" for name, k in place.items()),
+        *(f"                    {line}" for line in back.each_step),
+        "                    "
+        + (
+            f"store(o, o_at, load(o, o_at) + {result[0]})"
+            if block
+            else f"_put(o, o_at, {result[0]}, past_cache and direct)"
+        ),
+        *(f"                    sum_{k} = sum_{k} + {value}" for k, value in sums.items()),
+        *_assign(" " * 20, [f"g{k}" for k in states], result[1 : 1 + len(states)]),
         "                    g_at -= g_row",
         "                    o_at -= o_row",
         *(f"                store(grad_state, {k} * span + here, g{k})" for k in states),
-        *(f"                add_wide(sums, {k} * span + here, sum_{k})" for k in sums.values()),
+        *(f"                add_wide(sums, {k} * span + here, sum_{k})" for k in sums),
         "                if not direct:",
         "                    _scatter(target, steps, some, WIDTH, grad_current, o_first, to_row, out_at[2])",
     )

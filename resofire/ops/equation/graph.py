@@ -10,7 +10,7 @@ A node comes after the nodes it reads, so that the order of creation is an order
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -101,13 +101,13 @@ def _is(node: Node, value: float) -> bool:
     return node.op == "constant" and node.value == value
 
 
-def ordered(nodes: Iterable[Node]) -> list[Node]:
-    """These nodes and all they read, in the order of evaluation."""
+def ordered(nodes: Iterable[Node], known: Collection[int] = ()) -> list[Node]:
+    """These nodes and all they read, in the order of evaluation; without those of `known` indices and what they read."""
     reached: dict[int, Node] = {}
     pending = list(nodes)
     while pending:
         node = pending.pop()
-        if node.index not in reached:
+        if node.index not in reached and node.index not in known:
             reached[node.index] = node
             pending += node.args
     return [reached[index] for index in sorted(reached)]

@@ -50,6 +50,7 @@ def forward(
     surrogate: str,
     numbers: Sequence[float],
     reverse: bool,
+    trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
     program, owner = _program(key, current, coefficients, cu_seqlens)
     expected = (len(program.states), _sequences(current, cu_seqlens), current.shape[2])
@@ -85,6 +86,7 @@ def backward(
     surrogate: str,
     numbers: Sequence[float],
     reverse: bool,
+    trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
     program, owner = _program(key, current, coefficients, cu_seqlens)
     if current.is_cuda:
@@ -95,7 +97,7 @@ def backward(
     from . import cpu
 
     inputs, form = cpu.Inputs(current, coefficients, cu_seqlens), (surrogate, list(numbers))
-    return cpu.backward(program, owner, inputs, checkpoints, (grad_spikes, grad_state), form, reverse)
+    return cpu.backward(program, owner, inputs, checkpoints, (grad_spikes, grad_state), trained, form, reverse)
 
 
 @backward.register_fake
@@ -120,7 +122,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 
 
 def _pull_back(ctx: Any, grad_spikes: Tensor | None, grad_state: Tensor | None, _: object) -> tuple[Any, ...]:
-    not_differentiable = (None,) * 5  # cu_seqlens and the options
+    not_differentiable = (None,) * 6  # cu_seqlens and the options
     if grad_spikes is None and grad_state is None:
         return None, None, None, *not_differentiable
     grads = backward(grad_spikes, grad_state, *ctx.saved_tensors, *ctx.options)
@@ -137,9 +139,10 @@ backward.register_autograd(_refuse)
 
 def run(
     key: str, current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, surrogate: Any,
-    reverse: bool,
+    reverse: bool, trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Spikes and final state [S, B, N] of a registered program."""
+    """Spikes and final state [S, B, N] of a registered program; `trained` says which coefficients have a gradient."""
     refuse_forward_mode("a neuron", current, coefficients, state)
-    spikes, last, _ = forward(current, coefficients, state, cu_seqlens, key, surrogate.name, surrogate.numbers, reverse)
+    options = (key, surrogate.name, surrogate.numbers, reverse, trained)
+    spikes, last, _ = forward(current, coefficients, state, cu_seqlens, *options)
     return spikes, last

@@ -98,6 +98,14 @@ def flat(tensor: Tensor) -> tuple[np.ndarray, Place]:
     return tensor.detach().as_strided((span,), (1,)).numpy(), (strides[0], strides[1], strides[2], 0)
 
 
+def with_whole_rows(tensor: Tensor) -> Tensor:
+    """A [B, T, N] that was expanded over N, such as the gradient of a sum, with each row written out once."""
+    if tensor.stride(2) != 0 or tensor.numel() == 0:
+        return tensor
+    apart = tensor[tuple(slice(None) if stride else slice(1) for stride in tensor.stride()[:2])]
+    return apart.contiguous().expand(tensor.shape)
+
+
 def number_type(dtype: torch.dtype) -> Any:
     return np.float64 if dtype == torch.float64 else np.float32
 
@@ -155,7 +163,7 @@ def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, options: Options
         # A missing gradient is a single zero, expanded.
         grad_spikes = current.new_zeros(1).expand(current.shape) if grads.spikes is None else grads.spikes
         source, at = flat(current)
-        pull, pull_at = flat(grad_spikes.to(current.dtype))
+        pull, pull_at = flat(with_whole_rows(grad_spikes.to(current.dtype)))
         out, out_at = flat(grad_current)
         width = simd.BYTES // current.element_size()
         surrogate = surrogate_from(options.surrogate, list(options.numbers))

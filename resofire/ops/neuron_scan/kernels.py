@@ -63,6 +63,14 @@ def _scatter(tile, steps, lanes, width, target, at, row, lane):
 
 
 @inline
+def _clear_bits(bits, at, row, steps, lanes, width):
+    """Clear the bits of the lanes from `lanes` to `width` in each row of a tile; `at` counts bytes."""
+    for t in range(steps):
+        for j in range(lanes, width):
+            bits[at + t * row + j // 8] &= np.uint8(255 - (1 << (j % 8)))
+
+
+@inline
 def _coefficients(coefs, pitch, lane, resonant):
     """φ_re, φ_im, Δ and V of a vector of lanes; of a LIF β and V, with β twice more where the PRF has others."""
     a = load(coefs, lane)
