@@ -62,7 +62,7 @@ def unbound_loop(op: str, lanes: int) -> Callable[[Tensor], Tensor]:
         state = [torch.zeros_like(current[:, 0])] * (2 if op == "prf" else 1)
         spikes = []
         for c in current.unbind(1):
-            s, *state, _ = step(c, rows, *state, reset, False, ATan())
+            s, *state = step(c, rows, *state, reset, False, ATan())
             spikes.append(s)
         return torch.stack(spikes, 1)
 
