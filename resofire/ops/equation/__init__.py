@@ -34,8 +34,17 @@ _traced: dict[Any, Program] = {}
 SETTINGS = bool | int | float | str | None | Surrogate
 
 __all__ = [
-    "Dynamics", "block_key", "builtin", "program_of", "record", "recurrent_scan", "scan", "step", "why_not_compiled", "why_not_in_block",
-]  # fmt: skip
+    "Dynamics",
+    "block_key",
+    "builtin",
+    "program_of",
+    "record",
+    "recurrent_scan",
+    "scan",
+    "step",
+    "why_not_compiled",
+    "why_not_in_block",
+]
 
 
 def program_of(dynamics: Dynamics) -> Program:
@@ -204,8 +213,10 @@ def block_key(dynamics: Dynamics, u: Tensor) -> str:
 
 
 def why_not_in_block(dynamics: Dynamics, u: Tensor) -> str | None:
-    """Why a neuron cannot be part of a fused SD-TCM block; None if it can."""
+    """Why a neuron cannot be part of a fused layer, an SD-TCM block or one with feedback; None if it can."""
     reason = why_not_compiled(dynamics, u)
+    if reason is None and not dynamics.coefficients:
+        return "its temporal neuron has no coefficients"
     if reason is None and program_of(dynamics).spikes.op != "spike":
         return "what `dynamics` returns as spikes is not what `spike` returned"
     return reason

@@ -251,9 +251,9 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
         _through_statistics(x, u, grad_gamma, grad_beta, walk.norm, block.group)
     return Gradients(
         u=x.view(u.shape),
-        coefficients=by_neuron[:, : len(block.trained)].to(u.dtype).contiguous(),
-        gamma=grad_gamma.to(u.dtype),
-        beta=grad_beta.to(u.dtype),
+        coefficients=by_neuron[:, : len(block.trained)].to(u.dtype, copy=True).contiguous(),
+        gamma=grad_gamma.to(u.dtype, copy=True),
+        beta=grad_beta.to(u.dtype, copy=True),
         token_weight=grad_token * token_factor,
         token_bias=grad_token_bias * block.keep_scale,
         channel_weight=grad_channel * channel_factor,
