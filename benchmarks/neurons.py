@@ -1,4 +1,4 @@
-"""PRF and LIF: the fused scan against the FFT, the loop, SpikingJelly and the memory's own speed.
+"""Neurons: the fused scan against the FFT, loops, the peers (`compiled`) and the memory's own speed.
 
 All times are forward + backward in float32, medians of rounds in which the contenders take turns. A goal is what the
 project has set itself; a figure that misses it is marked, not hidden.
@@ -17,8 +17,8 @@ from resofire.ops import ATan, lif, prf, prf_coefficients
 from resofire.ops.lif import reference as lif_reference
 from resofire.ops.prf import reference as prf_reference
 
+from . import compiled
 from .clock import COPIED, Table, copier, in_fresh_process, medians
-from .peer_layers import Absent, spikingjelly
 
 SHAPES = [(64, 784, 128), (16, 1024, 256), (8, 4096, 256), (2, 32768, 128)]
 # The least traffic of a training step: forward reads c and writes s, backward reads c and ∂s and writes ∂c.
@@ -62,7 +62,7 @@ def unbound_loop(op: str, lanes: int) -> Callable[[Tensor], Tensor]:
         state = [torch.zeros_like(current[:, 0])] * (2 if op == "prf" else 1)
         spikes = []
         for c in current.unbind(1):
-            s, *state, _ = step(c, rows, *state, reset, False, ATan())
+            s, *state = step(c, rows, *state, reset, False, ATan())
             spikes.append(s)
         return torch.stack(spikes, 1)
 
@@ -110,17 +110,6 @@ def against_loops(table: Table, shape: tuple[int, int, int], rounds: int) -> Non
     table.add(
         f"PRF scan over the loop without slices at T={length}", seconds["unbound"] / seconds["scan"], "x", note=note
     )
-
-
-def against_spikingjelly(table: Table, rounds: int) -> None:
-    shape = (64, 1024, 128)
-    try:
-        peer = spikingjelly(shape[2])
-    except Absent as reason:
-        print(reason)
-        return
-    seconds = medians({"scan": training_step(shape, lif_by("scan")), "peer": training_step(shape, peer)}, rounds)
-    table.add("LIF scan over SpikingJelly's LIFNode at 64x1024x128", seconds["peer"] / seconds["scan"], "x", least=30.0)
 
 
 def flatness(table: Table, elements: int) -> None:
@@ -210,8 +199,10 @@ def run(quick: bool = False) -> dict[str, Any]:
     for shape in SHAPES[:2] if quick else SHAPES:
         speed_at(table, shape)
     against_loops(table, (16, 1024, 256), rounds=1 if quick else 5)
-    against_spikingjelly(table, rounds=1 if quick else 5)
+    compiled.against_peers(table, rounds=1 if quick else 5)
+    compiled.every_neuron(table, 1 if quick else 5, list(compiled.NEURONS)[:2] if quick else compiled.NEURONS)
     if not quick:
+        compiled.feedback(table, rounds=5)
         against_loops(table, (8, 4096, 256), rounds=5)
         flatness(table, 1 << 26)
         law(table, [4, 16, 64, 256, 1024, 4096])

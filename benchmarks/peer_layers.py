@@ -168,11 +168,38 @@ def spikingjelly(features: int) -> nn.Module:
         TAU, decay_input=False, v_reset=None, surrogate_function=surrogate.ATan(2.0), detach_reset=True, step_mode="m",
     )  # fmt: skip
 
+    return _stateful(node)
+
+
+def _stateful(node: Any) -> nn.Module:
+    """A node of SpikingJelly, which wants time first and keeps its state."""
+
     def call(node: Any, x: Tensor) -> Tensor:
         node.reset()
-        return node(x.transpose(0, 1)).transpose(0, 1)
+        out = node(x.transpose(0, 1))
+        return (out[0] if isinstance(out, tuple | list) else out).transpose(0, 1)
 
     return Adapted(node, call)
+
+
+def spikingjelly_resonate(features: int) -> nn.Module:
+    neuron = _package("spikingjelly.activation_based.neuron", "SpikingJelly")
+    surrogate = _package("spikingjelly.activation_based.surrogate", "SpikingJelly")
+    return _stateful(neuron.RAFNode(surrogate_function=surrogate.ATan(2.0), detach_reset=True, step_mode="m"))
+
+
+def spikingjelly_flex(features: int) -> nn.Module:
+    """The same LIF as a step function, which FlexSN compiles on GPUs and loops over on CPUs."""
+    neuron = _package("spikingjelly.activation_based.neuron", "SpikingJelly")
+    surrogate = _package("spikingjelly.activation_based.surrogate", "SpikingJelly")
+    fire = surrogate.atan.apply
+
+    def core(x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        u = BETA * v + x
+        s = fire(u - 1.0, 2.0)
+        return s, u - s.detach()
+
+    return _stateful(neuron.FlexSN(core, 1))
 
 
 def snntorch_leaky(features: int, reset: str = "subtract") -> nn.Module:

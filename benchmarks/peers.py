@@ -45,9 +45,9 @@ PAPER_PROFILE: dict[str, dict[str, dict[str, int]]] = {
 # Autograd's nodes by the paper's names. What a table does not name is the graph's own, or part of "Other".
 NODES = {
     "_SpikeBackward": "AtanBackward", "AddmmBackward0": "MmBackward",
-    "GeneratedBackwardFor_resofire_neuron_scan_defaultBackward": "ScanBackward",
+    "GeneratedBackwardFor_resofire_equation_defaultBackward": "ScanBackward",
 }  # fmt: skip
-RANGES = {"resofire::neuron_scan": "Scan"}
+RANGES = {"resofire::equation": "Scan"}
 EVALUATED = "autograd::engine::evaluate_function: "
 
 

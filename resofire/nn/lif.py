@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..ops import ATan, LIFState, Surrogate, explain, lif, lif_step
 from ..ops.lif import RESETS
+from ..ops.lif.reference import dynamics
 from .config import NeuronConfig, settings_of
 from .counts import Count, count_neuron
 from .folded import Array, Neurons, temporal, to_array
@@ -90,18 +91,7 @@ class LIF(Neuron, config_class=LIFConfig):
         return {"beta": beta, "threshold": beta.new_tensor(self.threshold)}
 
     def dynamics(self, current: Any, state: Any, c: Any, spike: Any) -> tuple[Any, dict[str, Any]]:
-        u = c.beta * state.u + current
-        s = spike(u - c.threshold)
-        carried = s if self.reset_gradient == "full" else s.detach()
-        if self.reset == "soft":
-            u = u - c.threshold * carried
-        elif self.reset == "hard":
-            u = u * (1 - carried)
-        return s, {"u": u}
-
-    def rows(self) -> Tensor:
-        """The coefficients as the fused block takes them, [2, features], the threshold last."""
-        return torch.stack([value.expand(self.features) for value in self.coefficients().values()])
+        return dynamics(current, state, c, spike, reset=self.reset, full=self.reset_gradient == "full")
 
     def scan(
         self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False

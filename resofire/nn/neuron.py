@@ -80,6 +80,10 @@ class Neuron(Firing, Configurable):
         """The coefficients of `dynamics` by name, each [] or [features], differentiable. Called once per sequence."""
         return {}
 
+    def rows(self) -> Tensor:
+        """The coefficients in their order as one tensor [C, features]."""
+        return torch.stack([value.expand(self.features) for value in self.coefficients().values()])
+
     def dynamics(self, current: Any, state: Any, c: Any, spike: Any) -> tuple[Any, dict[str, Any]]:
         """One step of one channel, in elementwise torch and nothing else.
 

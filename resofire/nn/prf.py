@@ -10,6 +10,7 @@ from torch import Tensor
 from ..ops import ATan, PRFState, Surrogate, explain, prf, prf_coefficients, prf_step
 from ..ops.checks import require_choice
 from ..ops.prf import RESETS
+from ..ops.prf.reference import dynamics
 from .config import NeuronConfig, added, renamed, settings_of
 from .counts import Count, count_neuron
 from .folded import Array, Neurons, temporal, to_array
@@ -168,16 +169,7 @@ class PRF(Neuron, config_class=PRFConfig):
         return {"phi_re": phi_re, "phi_im": phi_im, "gain": gain, "threshold": delta.new_tensor(self.threshold)}
 
     def dynamics(self, current: Any, state: Any, c: Any, spike: Any) -> tuple[Any, dict[str, Any]]:
-        u = c.phi_re * state.u - c.phi_im * state.r + c.gain * current
-        r = c.phi_im * state.u + c.phi_re * state.r
-        s = spike(u - c.threshold)
-        if self.reset == "soft":
-            u = u - c.threshold * (s if self.reset_gradient == "full" else s.detach())
-        return s, {"u": u, "r": r}
-
-    def rows(self) -> Tensor:
-        """The coefficients as the fused block takes them, [4, features], the threshold last."""
-        return torch.stack([value.expand(self.features) for value in self.coefficients().values()])
+        return dynamics(current, state, c, spike, reset=self.reset, full=self.reset_gradient == "full")
 
     def scan(
         self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False

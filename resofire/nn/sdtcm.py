@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops import ATan, Surrogate
+from ..ops import ATan, Surrogate, equation
 from ..ops import sdtcm as block_operator
 from ..ops.checks import checks_finite, require_choice, require_count, require_floating, sequence_count
 from .config import NeuronConfig
@@ -29,7 +29,7 @@ from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_syna
 from .folded import Array, Layer, fold_method, norm_affine, to_array, weight_rows
 from .folded import spatial as fold_spatial
 from .lif import LIF
-from .neuron import autocast_on, zero_state
+from .neuron import Neuron, autocast_on, zero_state
 from .norm import BatchNorm
 from .prf import PRF, PRFConfig
 from .spatial import SpatialNeuron
@@ -182,23 +182,27 @@ class SDTCM(nn.Module):
         if isinstance(spatial.threshold, Tensor):
             return "the threshold of its spatial neuron is a tensor"
         for neuron in neurons:
-            if type(neuron) not in (PRF, LIF):
-                return f"its temporal neuron is a {type(neuron).__name__}, neither a PRF nor a LIF"
-            if neuron.backend not in ("auto", "scan"):
+            kind = type(neuron)
+            if kind not in (PRF, LIF) and getattr(kind, "scan", None) is not Neuron.scan:
+                return f"its temporal neuron, a {kind.__name__}, has its own `scan`"
+            if getattr(neuron, "backend", "auto") not in ("auto", "scan"):
                 return f"its temporal neuron has backend={neuron.backend!r}"
-            if isinstance(neuron.threshold, Tensor):
+            if isinstance(neuron, PRF | LIF) and isinstance(neuron.threshold, Tensor):
                 return "the threshold of its temporal neuron is a tensor"
-        kinds = [(type(each), each.reset, each.reset_gradient, each.surrogate) for each in neurons]
-        if any(kind != kinds[0] for kind in kinds):
-            return "its two temporal neurons differ in more than their numbers"
-        for surrogate in (spatial.surrogate, neurons[0].surrogate):
-            if surrogate.numba is None:
-                return f"surrogate {type(surrogate).__name__} has no `numba` form"
+        if spatial.surrogate.numba is None:
+            return f"surrogate {type(spatial.surrogate).__name__} has no `numba` form"
         if autocast_on(u):
             return "autocast is on, which works on the parts"
         if checks_finite():
             return "check_finite() is on, which looks at what goes into each part"
-        return block_operator.why_not(u)
+        reason = block_operator.why_not(u)
+        if reason is not None:
+            return reason
+        equations = [each._equation(u) for each in neurons]
+        reason = next(filter(None, (equation.why_not_in_block(each, u) for each in equations)), None)
+        if reason is None and len({(equation.block_key(each, u), each.surrogate) for each in equations}) > 1:
+            return "its two temporal neurons differ in more than their numbers"
+        return reason
 
     @torch.no_grad()
     def _init_positional_bias(self, positional_bias: float) -> None:
@@ -240,11 +244,13 @@ class SDTCM(nn.Module):
         dropping = self.training and self.dropout > 0
         if dropping:
             keep = torch.stack([self._kept(u).flatten() for _ in range(2)]).ne(0).to(torch.uint8)
-        neuron = neurons[0]
+        equations = [each._equation(u) for each in neurons]
+        pairs = zip(*(each.coefficients for each in equations), strict=True)
+        surrogate = equations[0].surrogate
         out, rates = block_operator.run(
             block_operator.Block(
                 u=u,
-                coefficients=torch.stack([each.rows() for each in neurons]),
+                coefficients=torch.stack([each.rows(self.features) for each in equations]),
                 gamma=gamma,
                 beta=beta,
                 token_weight=self.token_linear.weight,
@@ -259,10 +265,10 @@ class SDTCM(nn.Module):
                 cu_seqlens=cu_seqlens,
                 training=self.norm is not None and self.norm.training,
                 keep_scale=1 / (1 - self.dropout) if dropping else 1.0,
-                reset=neuron.reset,
-                full=neuron.reset_gradient == "full",
-                token_surrogate=neuron.surrogate.name,
-                token_numbers=neuron.surrogate.numbers,
+                neuron=equation.block_key(equations[0], u),
+                trained=[any(value.requires_grad for value in pair) for pair in pairs],
+                token_surrogate=surrogate.name,
+                token_numbers=surrogate.numbers,
                 threshold=spatial.threshold,
                 channel_surrogate=spatial.surrogate.name,
                 channel_numbers=spatial.surrogate.numbers,

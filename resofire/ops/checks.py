@@ -188,6 +188,7 @@ def neuron_call(
         surrogate=surrogate,
         cu_seqlens=cu_seqlens,
         reverse=reverse,
+        trained=tuple(isinstance(value, Tensor) and value.requires_grad for value in coefficients.values()),
     )
 
 

@@ -31,6 +31,7 @@ class Call(NamedTuple):
     surrogate: Surrogate
     cu_seqlens: Tensor | None
     reverse: bool
+    trained: tuple[bool, ...]  # which coefficients have a gradient
 
 
 class Result(NamedTuple):

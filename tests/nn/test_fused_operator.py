@@ -9,7 +9,7 @@ from fused_blocks import LEAKY, QUICK, SOFT, Plain, twins
 
 from resofire.models import Classifier, ClassifierConfig
 from resofire.nn import PRF, SDTCM, LIFConfig, PRFConfig, SpatialNeuron
-from resofire.ops import Surrogate, check_finite
+from resofire.ops import Surrogate, check_finite, equation
 from resofire.ops import sdtcm as op
 
 U = torch.zeros(2, 5, 4)
@@ -18,7 +18,7 @@ REASONS = {
     "reference": (lambda: SDTCM(4, backend="reference"), U, "backend='reference' composes the block from its parts"),
     "another neuron": (
         lambda: SDTCM(4, neuron=lambda n: SpatialNeuron(amplitude=False)), U,
-        "its temporal neuron is a SpatialNeuron, neither a PRF nor a LIF",
+        "its temporal neuron, a SpatialNeuron, has its own `scan`",
     ),
     "a neuron's backend": (
         lambda: SDTCM(4, neuron=PRFConfig(backend="fft")), U, "its temporal neuron has backend='fft'",
@@ -138,7 +138,8 @@ def operands(dtype: torch.dtype, packed: bool, bidirectional: bool, resonant: bo
         made.channel_linear.weight, made.channel_linear.bias, made.log_amplitude, made.channel_neuron.log_amplitude,
     ]  # fmt: skip
     keep = (torch.rand(2, u.shape[0] * 12) > 0.3).to(torch.uint8) if packed else None
-    rest = (True, 1.5, "none" if resonant else "soft", not resonant, "ATan", [2.0], 0.5, "Triangle", [1.0])
+    key = equation.block_key(made.token_neuron._equation(u), u)
+    rest = (True, 1.5, key, [True] * (rows.shape[1] - 1) + [False], "ATan", [2.0], 0.5, "Triangle", [1.0])
     leaves = [x.detach().requires_grad_() for x in trained]
     return (*leaves, mean, inverse, keep, cu(0, 4, 4, 12) if packed else None, *rest)
 

@@ -118,12 +118,17 @@ def peaks(inputs: Inputs) -> Tensor:
     assert inputs.kwargs.get("cu_seqlens") is None
     reset = inputs.kwargs.get("reset", "none")
     rows = torch.stack(list(inputs.coefficients.values())).detach()
-    state, potentials = [x.detach() for x in inputs.state], []
     module: Any = prf_reference if inputs.op == "prf" else lif_reference
+    state, c, above = module.State(*(x.detach() for x in inputs.state)), module.Coefficients(*rows), []
+
+    def spike(x: Tensor) -> Tensor:
+        above.append(x)
+        return (x >= 0).to(x.dtype)
+
     for t in range(inputs.current.shape[1]):
-        _, *state, peak = module.step(inputs.current.detach()[:, t], rows, *state, reset, False, ATan())
-        potentials.append(peak)
-    return torch.stack(potentials, 1)
+        _, after = module.dynamics(inputs.current.detach()[:, t], state, c, spike, reset=reset, full=False)
+        state = module.State(**after)
+    return torch.stack(above, 1) + c.threshold
 
 
 def contributions(inputs: Inputs, grad: Tensor) -> dict[str, Tensor]:
@@ -135,7 +140,7 @@ def contributions(inputs: Inputs, grad: Tensor) -> dict[str, Tensor]:
     state, spikes = [x.detach() for x in inputs.state], []
     module: Any = prf_reference if inputs.op == "prf" else lif_reference
     for t in range(length):
-        s, *state, _ = module.step(inputs.current.detach()[:, t], spread[:, :, t], *state, reset, full, ATan())
+        s, *state = module.step(inputs.current.detach()[:, t], spread[:, :, t], *state, reset, full, ATan())
         spikes.append(s)
     ((torch.stack(spikes, 1) * grad).sum() + sum(x.sum() for x in state)).backward()
     assert spread.grad is not None

@@ -7,26 +7,28 @@ import torch
 from looped import loop_over
 from neurons import OPTIONS, make
 
-from resofire.ops import ATan, lif, prf
-from resofire.ops.neuron_scan import scan_op, triton_op
+from resofire.nn import PRF
+from resofire.ops import ATan, equation, lif, prf
+from resofire.ops.equation import operator
+from resofire.ops.neuron_scan import triton_op
 
 CU = torch.tensor([0, 4, 4, 12], dtype=torch.int32)
 
 
-@pytest.mark.parametrize("neuron", [scan_op, triton_op], ids=["scan", "triton"])
+# The operators of the backend `scan` are checked in test_equation.py.
 @pytest.mark.parametrize("op", ["prf", "lif"])
 @loop_over("packed", [False, True])
 @loop_over("dtype", [torch.float32, torch.float64])
-def test_opcheck(neuron, op, packed, dtype):
+def test_opcheck(op, packed, dtype):
     for options in OPTIONS[op][int(packed) : int(packed) + 1]:
         inputs = make(op, 1 if packed else 2, 12, 3, sequences=3 if packed else None).to(dtype)
         rows = torch.stack(list(inputs.coefficients.values())).detach().requires_grad_()
         state = torch.stack(inputs.state).detach().requires_grad_()
         rest = (CU if packed else None, options["reset"], False, "ATan", [2.0], packed)
-        torch.library.opcheck(neuron.forward, (inputs.current, rows, state, *rest))
-        spikes, last, kept = neuron.forward(inputs.current, rows, state, *rest)
+        torch.library.opcheck(triton_op.forward, (inputs.current, rows, state, *rest))
+        spikes, last, kept = triton_op.forward(inputs.current, rows, state, *rest)
         args = (torch.ones_like(spikes), torch.ones_like(last), inputs.current, rows, kept)
-        torch.library.opcheck(neuron.backward, tuple(x.detach() for x in args) + rest)
+        torch.library.opcheck(triton_op.backward, tuple(x.detach() for x in args) + rest)
 
 
 # torch's own compiler still goes through what torch itself deprecates.
@@ -64,7 +66,7 @@ def test_exports_with_a_free_length(op):
     x = 5 * torch.randn(2, 40, 6)
     length = torch.export.Dim("length", min=2)
     program = torch.export.export(Layer(), (x,), dynamic_shapes={"x": {1: length}})
-    assert "resofire.neuron_scan" in str(program.graph)
+    assert "resofire.equation" in str(program.graph)
     longer = 5 * torch.randn(2, 97, 6)
     assert torch.equal(program.module()(longer), Layer()(longer))
 
@@ -78,9 +80,9 @@ def test_works_under_autocast_and_inference_mode():
         assert torch.equal(lif(x, 0.8)[0], expected)
 
 
-@pytest.mark.parametrize("neuron", [scan_op, triton_op], ids=["scan", "triton"])
-def test_the_operator_checks_its_own_shapes(neuron):
+def test_the_triton_operator_checks_its_own_shapes():
     """An exported graph calls it without the public functions before it."""
+    neuron = triton_op
     current, rows, rest = torch.randn(4, 64, 8), torch.rand(4, 8), (None, "none", False, "ATan", [2.0], False)
     with pytest.raises(ValueError, match=r"neuron: state must be torch.float32 \[2, 4, 8\], got .* \[2, 1, 8\]"):
         neuron.forward(current, rows, torch.zeros(2, 1, 8), *rest)
@@ -88,3 +90,18 @@ def test_the_operator_checks_its_own_shapes(neuron):
         neuron.forward(current, rows[:, :3], torch.zeros(2, 4, 8), *rest)
     with pytest.raises(ValueError, match=r"neuron: checkpoints must be .* got .* \[2, 1, 8\]"):
         neuron.backward(current, None, current, rows, torch.zeros(2, 1, 8), *rest)
+
+
+def test_the_scan_operator_checks_its_own_shapes():
+    key = equation.block_key(PRF(8)._equation(torch.randn(1, 1, 8)), torch.randn(1, 1, 8))
+    current, rows = torch.randn(4, 64, 8), torch.rand(4, 8)
+    rest = (None, key, "ATan", [2.0], False, [True] * 4)
+    with pytest.raises(ValueError, match=r"prf: state must be torch.float32 \[2, 4, 8\], got .* \[2, 1, 8\]"):
+        operator.forward(current, rows, torch.zeros(2, 1, 8), *rest)
+    with pytest.raises(ValueError, match=r"prf: coefficients must be torch.float32 \[4, 8\], got .* \[4, 3\]"):
+        operator.forward(current, rows[:, :3], torch.zeros(2, 4, 8), *rest)
+    with pytest.raises(ValueError, match=r"prf: checkpoints must be .* got .* \[2, 1, 8\]"):
+        operator.backward(current, None, current, rows, torch.zeros(2, 1, 8), *rest)
+    kept = operator.forward(current, rows, torch.zeros(2, 4, 8), *rest)[2]
+    with pytest.raises(ValueError, match=r"prf: grad_spikes must be .* got .* \[4, 64, 7\]"):
+        operator.backward(current[..., :7], None, current, rows, kept, *rest)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...ops import equation
 from ...ops.equation import loop
 from ..config import NeuronConfig, as_config
 from ..counts import Count, count_synapses, require_counting
@@ -74,8 +75,14 @@ class Recurrent(Neuron, config_class=RecurrentConfig):
     def scan(
         self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, Any]:
-        spikes, last = loop.scan(self._equation(x), x, state, cu_seqlens, reverse)
-        return self._fired(spikes), last
+        if self._why_not_compiled(x) is not None:
+            spikes, last = loop.scan(self._equation(x), x, state, cu_seqlens, reverse)
+            return self._fired(spikes), last
+        inner, weight = self.neuron._equation(x), self.feedback.weight
+        spikes, states = equation.recurrent_scan(
+            inner._replace(owner="Recurrent"), weight, x, state, cu_seqlens, reverse
+        )
+        return self._fired(spikes), self.state_type(*states)
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         spikes, last = loop.step(self._equation(x), x, state)
@@ -86,7 +93,13 @@ class Recurrent(Neuron, config_class=RecurrentConfig):
         return Trace(spikes, states._asdict(), argument)
 
     def explain(self, x: Tensor) -> str:
-        return "loop: runs `dynamics` step by step under autograd (the definition)\nscan: feedback mixes channels"
+        reason = self._why_not_compiled(x)
+        if reason is None:
+            return "scan: compiled from the `dynamics` of the neuron inside\nloop: the definition, slower"
+        return f"loop: runs `dynamics` step by step under autograd (the definition)\nscan: {reason}"
+
+    def _why_not_compiled(self, x: Tensor) -> str | None:
+        return equation.why_not_in_block(self.neuron._equation(x), x)
 
     def count(self, name: str, steps: float) -> Count:
         """Count the neuron inside; `count_feedback` counts the Linear."""

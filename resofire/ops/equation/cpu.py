@@ -10,6 +10,7 @@ from torch import Tensor
 from ..neuron_scan import chunk_rows, padded, simd
 from ..neuron_scan.cpu import flat, number_type, past_cache, plan_of, run, widened, with_whole_rows
 from ..surrogate import surrogate_from
+from . import emit_recurrent
 from .adjoint import adjoint
 from .emit import backward_source, compiled, forward_source
 from .graph import Program
@@ -96,7 +97,30 @@ def backward_kernel(
     place = (program.key, width, block, surrogate[0], tuple(trained))
     if place not in _kernels:
         form: Any = surrogate_from(*surrogate)
-        names = [name for name, needed in zip(program.coefficients, trained, strict=True) if needed]
-        source = backward_source(program, adjoint(program), names, form.vector, block)
+        source = backward_source(program, adjoint(program), _names(program, trained), form.vector, block)
         _kernels[place] = compiled(source, width, form.numba)
     return _kernels[place]
+
+
+def recurrent_forward_kernel(program: Program, width: int) -> Any:
+    """The compiled forward pass of a layer with feedback; see `emit_recurrent`."""
+    place = ("recurrent", program.key, width)
+    if place not in _kernels:
+        _kernels[place] = compiled(emit_recurrent.forward_source(program), width)
+    return _kernels[place]
+
+
+def recurrent_backward_kernel(
+    program: Program, width: int, surrogate: tuple[str, list[float]], trained: Sequence[bool]
+) -> Any:
+    """The compiled backward pass of a layer with feedback."""
+    place = ("recurrent", program.key, width, surrogate[0], tuple(trained))
+    if place not in _kernels:
+        form: Any = surrogate_from(*surrogate)
+        source = emit_recurrent.backward_source(program, adjoint(program), _names(program, trained), form.vector)
+        _kernels[place] = compiled(source, width, form.numba)
+    return _kernels[place]
+
+
+def _names(program: Program, trained: Sequence[bool]) -> list[str]:
+    return [name for name, needed in zip(program.coefficients, trained, strict=True) if needed]

@@ -10,9 +10,8 @@ that source.
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -22,78 +21,20 @@ from .. import surrogate as surrogates
 from ..neuron_scan import CHUNK, kernels, simd
 from . import vectors
 from .adjoint import Adjoint
-from .graph import Node, Program, ordered
+from .graph import Program
 from .kernel_cache import keep_on_disk
 from .lower import lowered
+from .source import assigned, back_and_forth, inputs_of, joined, loads, statements
 
 FILE = "<resofire equation {}>"
-FUNCTIONS = {
-    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "v.neg({})", "exp": "v.exp({})",
-    "log": "v.log({})", "sqrt": "v.sqrt({})", "sin": "v.sin({})", "cos": "v.cos({})", "tanh": "v.tanh({})",
-    "sigmoid": "1.0 / (1.0 + v.exp(v.neg({})))", "abs": "v.absolute({})", "minimum": "v.minimum({}, {})",
-    "maximum": "v.maximum({}, {})", "clamp_min": "v.maximum({}, {})", "clamp_max": "v.minimum({}, {})",
-    "where": "v.where({}, {}, {})", "gt": "v.gt({}, {})",
-    "ge": "v.ge({}, {})", "lt": "v.lt({}, {})", "le": "v.le({}, {})", "eq": "v.eq({}, {})", "ne": "v.ne({}, {})",
-    "and": "v.where({}, {}, 0.0)", "or": "v.where({}, 1.0, {})", "not": "v.where({}, 0.0, 1.0)",
-}  # fmt: skip
-# What takes so long that the backward pass reads its value from the forward walk instead of computing it once more.
-DEAR = frozenset({"div", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "pow"})
 NAMES = {
     name: getattr(module, name)
     for module, names in (
         (simd, ("load", "store", "store_mask", "prefetch", "zeros_like", "add_wide")),
-        (kernels, ("_gather", "_scatter", "_clear_bits", "_place", "_put")),
+        (kernels, ("_gather", "_scatter", "_clear_bits", "_list_active", "_place", "_put")),
     )
     for name in names
 }
-
-
-class Lines(NamedTuple):
-    """A graph as source: one line per node, and the name of each node's value."""
-
-    once: list[str]  # what depends on nothing but coefficients
-    each_step: list[str]
-    names: dict[int, str]
-    fixed: set[int]  # the nodes of `once`, coefficients included
-
-
-def statements(outputs: Iterable[Node], names: Mapping[str, str], noted: Mapping[int, str] = MappingProxyType({})) -> Lines:
-    """The source of some nodes.
-
-    Args:
-        outputs: The nodes to compute.
-        names: The variable of every input.
-        noted: The variables of nodes that have been computed before.
-    """
-    lines = Lines([], [], dict(noted), set())
-    for node in ordered(outputs, set(noted)):
-        if node.op == "input":
-            assert isinstance(node.value, str)
-            lines.names[node.index] = names[node.value]
-            if node.value.startswith("c."):
-                lines.fixed.add(node.index)
-            continue
-        arguments = [lines.names[argument.index] for argument in node.args]
-        match node.op:
-            case "constant":
-                # A vector, for operations between constants that could not be folded need one.
-                text = f"v.spread(zero, {_literal(node.value)})"
-            case "pow":
-                text = f"v.power({arguments[0]}, {_literal(node.value)})"
-            case op:
-                text = FUNCTIONS[op].format(*arguments)
-        lines.names[node.index] = f"n{node.index}"
-        if all(argument.index in lines.fixed for argument in node.args):
-            lines.fixed.add(node.index)
-            lines.once.append(f"n{node.index} = {text}")
-        else:
-            lines.each_step.append(f"n{node.index} = {text}")
-    return lines
-
-
-def _literal(value: object) -> str:
-    assert isinstance(value, float)
-    return repr(value) if np.isfinite(value) else f"np.float64('{value}')"
 
 
 def forward_source(program: Program, block: bool = False) -> str:
@@ -105,15 +46,15 @@ def forward_source(program: Program, block: bool = False) -> str:
     """
     states, count = range(len(program.states)), max(1, len(program.states))
     outputs = lowered([program.spikes, *(program.following[name] for name in program.states)])
-    lines = statements(outputs, _inputs(program))
+    lines = statements(outputs, inputs_of(program))
     spikes, *following = (lines.names[node.index] for node in outputs)
-    return _joined(
+    return joined(
         "def forward(plan, tasks, lanes, current, current_at, spikes, spikes_at, past_cache, coefs, pitch, state, "
         "kept, reverse):",
         f"    span, kept_span = plan.shape[0] * pitch, kept.size // {count}",
         f"    whole = current_at[2] == 1 and {'True' if block else 'spikes_at[2] == 1'}",
         "    source, target = np.empty(CHUNK * WIDTH, current.dtype), np.empty(CHUNK * WIDTH, spikes.dtype)",
-        "    zero = zeros_like(load(coefs, 0))",
+        "    zero = zeros_like(load(source, 0))",
         "    for i in range(tasks.shape[0]):",
         "        sequence = tasks[i, 0]",
         "        at, row = _place(plan, sequence, current_at, reverse)",
@@ -133,7 +74,7 @@ def forward_source(program: Program, block: bool = False) -> str:
         "                    _gather(current, from_, row, current_at[2], steps, some, WIDTH, source)",
         "                    c, c_at, c_row = source, 0, WIDTH",
         *(() if block else ("                    s, s_at, s_row = target, 0, WIDTH",)),
-        *_loads(program, " " * 16),
+        *loads(program, " " * 16),
         *(f"                {line}" for line in lines.once),
         *(f"                s{k} = load(state, {k} * span + here)" for k in states),
         *(f"                store(kept, {k} * kept_span + kept_at, s{k})" for k in states),
@@ -142,7 +83,7 @@ def forward_source(program: Program, block: bool = False) -> str:
         "                    prefetch(c, c_at + CHUNK * c_row)",
         *(f"                    {line}" for line in lines.each_step),
         f"                    {_written(spikes, block)}",
-        *_assign(" " * 20, [f"s{k}" for k in states], following),
+        *assigned(" " * 20, [f"s{k}" for k in states], following),
         "                    c_at += c_row",
         "                    s_at += s_row",
         *(f"                store(state, {k} * span + here, s{k})" for k in states),
@@ -160,7 +101,9 @@ def _written(spikes: str, block: bool) -> str:
     return f"store_mask(s, s_at, {spikes}, 1.0)" if block else f"_put(s, s_at, {spikes}, past_cache and direct)"
 
 
-def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], vector: bool, block: bool = False) -> str:
+def backward_source(
+    program: Program, adjoint: Adjoint, trained: Sequence[str], vector: bool, block: bool = False
+) -> str:
     """The source of the backward kernel; see `cpu.backward`.
 
     Args:
@@ -172,35 +115,11 @@ def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], 
             of the current is added to what its place holds.
     """
     states = range(len(program.states))
-    found = [adjoint.current, *(adjoint.states[name] for name in program.states)]
-    found += [adjoint.coefficients[name] for name in trained]
-    forward = [*program.arguments, *(program.following[name] for name in program.states)]
-    nodes = lowered([*forward, *(node for node in found if node is not None)])
-    again, behind = statements(nodes[: len(forward)], _inputs(program)), iter(nodes[len(forward) :])
-    arguments, following = (
-        [again.names[node.index] for node in part]
-        for part in (nodes[: len(program.arguments)], nodes[len(program.arguments) : len(forward)])
-    )
-    gradients = [None if node is None else next(behind) for node in found]
-    # What the way back reads of the way forth: states, slopes and what takes long to compute.
-    computed = {node.index for node in ordered(nodes[: len(forward)])}
-    dear = {
-        node.index: f"m{node.index}"
-        for node in ordered(node for node in gradients if node is not None)
-        if node.op in DEAR and node.index in computed - again.fixed
-    }
-    back = statements((node for node in gradients if node is not None), _inputs(program), dear)
-    read = ordered((node for node in gradients if node is not None), set(dear))
-    inputs = {node.value for node in read if node.op == "input"}
-    notes = {f"s{k}": f"s{k}" for k, name in enumerate(program.states) if f"state.{name}" in inputs}
-    notes |= {name: again.names[index] for index, name in dear.items()}
-    slopes = {f"d{k}": name for k, name in enumerate(arguments) if f"slope.{k}" in inputs}
-    size, place = len(notes) + len(slopes), {name: k for k, name in enumerate((*notes, *slopes))}
-    result = ["zero" if node is None else back.names[node.index] for node in gradients]
-    sums = {program.coefficients.index(name): value for name, value in zip(trained, result[1 + len(states) :], strict=True)}
-    return _joined(
-        "def backward(plan, tasks, lanes, current, current_at, grads, grads_at, more, grad_current, out_at, past_cache, "
-        "coefs, pitch, kept, numbers, grad_state, sums, reverse):",
+    way = back_and_forth(program, adjoint, trained)
+    size = len(way.place)
+    return joined(
+        "def backward(plan, tasks, lanes, current, current_at, grads, grads_at, more, grad_current, out_at, "
+        "past_cache, coefs, pitch, kept, numbers, grad_state, sums, reverse):",
         f"    span, kept_span = plan.shape[0] * pitch, kept.size // {max(1, len(states))}",
         "    whole = current_at[2] == 1 and grads_at[2] == 1 and out_at[2] == 1",
         "    size = CHUNK * WIDTH",
@@ -208,7 +127,7 @@ def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], 
         "    target = np.empty(size, current.dtype)",
         f"    notes = np.empty({size} * size + WIDTH, current.dtype)",
         "    base = -(notes.ctypes.data // current.itemsize) % WIDTH",
-        "    zero = zeros_like(load(coefs, 0))",
+        "    zero = zeros_like(load(source, 0))",
         "    for i in range(tasks.shape[0]):",
         "        sequence = tasks[i, 0]",
         "        at, row = _place(plan, sequence, current_at, reverse)",
@@ -237,37 +156,23 @@ def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], 
             if block
             else ()
         ),
-        *_loads(program, " " * 16),
-        *(f"                {line}" for line in again.once),
+        *loads(program, " " * 16),
+        *(f"                {line}" for line in way.again.once),
         *(f"                s{k} = load(kept, {k} * kept_span + kept_at)" for k in states),
         "                note = base",
         "                for _ in range(steps):",
         "                    x = load(c, c_at)",
         "                    prefetch(c, c_at - CHUNK * c_row)",
-        *(f"                    {line}" for line in again.each_step),
-        *(f"                    store(notes, note + {place[name]} * WIDTH, {value})" for name, value in notes.items()),
-        *(
-            f"                    store(notes, note + {place[name]} * WIDTH, "
-            f"{f'slope({value}, *numbers)' if vector else value})"
-            for name, value in slopes.items()
-        ),
-        *_assign(" " * 20, [f"s{k}" for k in states], following),
+        *(f"                    {line}" for line in way.again.each_step),
+        *(f"                    {line}" for line in way.noting(vector)),
+        *assigned(" " * 20, [f"s{k}" for k in states], way.following),
         "                    c_at += c_row",
         f"                    note += {size} * WIDTH",
-        *(
-            ()
-            if vector or not slopes
-            else (
-                "                for t in range(steps):",
-                f"                    first_slope = base + (t * {size} + {len(notes)}) * WIDTH",
-                f"                    for k in range(first_slope, first_slope + {len(slopes)} * WIDTH):",
-                "                        notes[k] = slope(notes[k], *numbers)",
-            )
-        ),
-        *(f"                {line}" for line in back.once),
+        *(() if vector else way.slopes_one_by_one(" " * 16, "steps")),
+        *(f"                {line}" for line in way.back.once),
         *(f"                g{k} = load(grad_state, {k} * span + here)" for k in states),
         "                x = load(c, c_at - c_row)",
-        *(f"                sum_{k} = zero" for k in sums),
+        *(f"                sum_{k} = zero" for k in way.sums),
         "                g_at += (steps - 1) * g_row",
         "                o_at += (steps - 1) * o_row",
         "                for _ in range(steps):",
@@ -276,48 +181,23 @@ def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], 
         "                    x = load(c, c_at)",
         f"                    gs = load(g, g_at){' + more' if block else ''}",
         "                    prefetch(g, g_at - CHUNK * g_row)",
-        *(f"                    {name} = load(notes, note + {k} * WIDTH)" for name, k in place.items()),
-        *(f"                    {line}" for line in back.each_step),
+        *(f"                    {name} = load(notes, note + {k} * WIDTH)" for name, k in way.place.items()),
+        *(f"                    {line}" for line in way.back.each_step),
         "                    "
         + (
-            f"store(o, o_at, load(o, o_at) + {result[0]})"
+            f"store(o, o_at, load(o, o_at) + {way.grad_current})"
             if block
-            else f"_put(o, o_at, {result[0]}, past_cache and direct)"
+            else f"_put(o, o_at, {way.grad_current}, past_cache and direct)"
         ),
-        *(f"                    sum_{k} = sum_{k} + {value}" for k, value in sums.items()),
-        *_assign(" " * 20, [f"g{k}" for k in states], result[1 : 1 + len(states)]),
+        *(f"                    sum_{k} = sum_{k} + {value}" for k, value in way.sums.items()),
+        *assigned(" " * 20, [f"g{k}" for k in states], way.grad_states),
         "                    g_at -= g_row",
         "                    o_at -= o_row",
         *(f"                store(grad_state, {k} * span + here, g{k})" for k in states),
-        *(f"                add_wide(sums, {k} * span + here, sum_{k})" for k in sums),
+        *(f"                add_wide(sums, {k} * span + here, sum_{k})" for k in way.sums),
         "                if not direct:",
         "                    _scatter(target, steps, some, WIDTH, grad_current, o_first, to_row, out_at[2])",
     )
-
-
-def _inputs(program: Program) -> dict[str, str]:
-    """The variable of every input."""
-    return {
-        "current": "x",
-        "grad.spikes": "gs",
-        **{f"state.{name}": f"s{k}" for k, name in enumerate(program.states)},
-        **{f"grad.{name}": f"g{k}" for k, name in enumerate(program.states)},
-        **{f"c.{name}": f"c{k}" for k, name in enumerate(program.coefficients)},
-        **{f"slope.{k}": f"d{k}" for k in range(len(program.arguments))},
-    }
-
-
-def _loads(program: Program, indent: str) -> list[str]:
-    return [f"{indent}c{k} = load(coefs, {k} * pitch + lane)" for k in range(len(program.coefficients))]
-
-
-def _assign(indent: str, targets: list[str], values: list[str]) -> list[str]:
-    """All at once, as a next state may be the last value of another one."""
-    return [f"{indent}{', '.join(targets)} = {', '.join(values)}"] if targets else []
-
-
-def _joined(*lines: str) -> str:
-    return "\n".join(lines) + "\n"
 
 
 @functools.cache

@@ -101,8 +101,35 @@ def _is(node: Node, value: float) -> bool:
     return node.op == "constant" and node.value == value
 
 
+def rebuilt(outputs: Iterable[Node], graph: Graph, make: Callable[[Node, tuple[Node, ...]], Node | None]) -> list[Node]:
+    """The same outputs in another graph.
+
+    Args:
+        outputs: The nodes.
+        graph: The other graph.
+        make: Returns what takes the place of a node, from it and from what takes the place of its arguments; None for
+            the same operation.
+    """
+    outputs = list(outputs)
+    made: dict[int, Node] = {}
+    for node in ordered(outputs):
+        arguments = tuple(made[argument.index] for argument in node.args)
+        instead = make(node, arguments)
+        if instead is None:
+            match node.op, node.value:
+                case "input", str(name):
+                    instead = graph.input(name)
+                case "constant", float(value):
+                    instead = graph.constant(value)
+                case op, (float() | None) as value:
+                    instead = graph.node(op, *arguments, value=value)
+        assert instead is not None
+        made[node.index] = instead
+    return [made[node.index] for node in outputs]
+
+
 def ordered(nodes: Iterable[Node], known: Collection[int] = ()) -> list[Node]:
-    """These nodes and all they read, in the order of evaluation; without those of `known` indices and what they read."""
+    """These nodes and all they read, in the order of evaluation, as far as their indices are not `known`."""
     reached: dict[int, Node] = {}
     pending = list(nodes)
     while pending:
@@ -147,3 +174,20 @@ def program(
     text += [(node.op, [places[arg.index] for arg in node.args], repr(node.value)) for node in nodes]
     key = hashlib.sha256(repr(text).encode()).hexdigest()[:24]
     return Program(graph, states, coefficients, spikes, following, arguments, key)
+
+
+NORM = ("norm inverse", "norm offset", "norm gamma", "norm beta")
+
+
+def behind_norm(inner: Program) -> Program:
+    """A program whose current is γ x̂ + β with x̂ = x inverse + offset: four more coefficients, named `NORM`."""
+    graph = Graph()
+    inverse, offset, gamma, beta = (graph.input(f"c.{name}") for name in NORM)
+    x_hat = graph.node("add", graph.node("mul", graph.input("current"), inverse), offset)
+    current = graph.node("add", graph.node("mul", x_hat, gamma), beta)
+    spikes, *following = rebuilt(
+        [inner.spikes, *(inner.following[name] for name in inner.states)], graph,
+        lambda node, _: current if node.value == "current" else None,
+    )  # fmt: skip
+    after = dict(zip(inner.states, following, strict=True))
+    return program(graph, inner.states, (*inner.coefficients, *NORM), spikes, after)

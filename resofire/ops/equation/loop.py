@@ -30,6 +30,10 @@ class Dynamics(NamedTuple):
     coefficients: Any
     surrogate: Surrogate
 
+    def rows(self, lanes: int) -> Tensor:
+        """The coefficients as one tensor [K, lanes] for at least one coefficient."""
+        return torch.stack([value.expand(lanes) for value in self.coefficients])
+
 
 def step(dynamics: Dynamics, current: Tensor, state: Any) -> tuple[Tensor, Any]:
     """Advance one time step: current [B, N] and state (None: zero) to spikes [B, N] and the next state."""

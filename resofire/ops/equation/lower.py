@@ -6,31 +6,24 @@ comparison, which halves the time from one step to the next. This follows differ
 
 from collections.abc import Iterable
 
-from .graph import Graph, Node, ordered
+from .graph import Graph, Node, rebuilt
 
 
 def lowered(outputs: Iterable[Node]) -> list[Node]:
     """The same outputs in a new graph without `spike` and `detach`."""
-    outputs = list(outputs)
     graph = Graph()
-    made: dict[int, Node] = {}
-    for node in ordered(outputs):
-        arguments = tuple(made[argument.index] for argument in node.args)
-        match node.op, node.value:
-            case "input", str(name):
-                made[node.index] = graph.input(name)
-            case "constant", float(value):
-                made[node.index] = graph.constant(value)
-            case "detach", _:
-                made[node.index] = arguments[0]
-            case "spike", _:
-                made[node.index] = _spike(graph, arguments[0])
-            case ("add" | "sub" | "mul"), _:
-                made[node.index] = _binary(graph, node.op, *arguments)
-            case op, value:
-                assert not isinstance(value, str)
-                made[node.index] = graph.node(op, *arguments, value=value)
-    return [made[node.index] for node in outputs]
+
+    def make(node: Node, arguments: tuple[Node, ...]) -> Node | None:
+        match node.op:
+            case "detach":
+                return arguments[0]
+            case "spike":
+                return _spike(graph, arguments[0])
+            case "add" | "sub" | "mul":
+                return _binary(graph, node.op, *arguments)
+        return None
+
+    return rebuilt(outputs, graph, make)
 
 
 def _spike(graph: Graph, x: Node) -> Node:

@@ -22,21 +22,35 @@ def register(program: Program, owner: str) -> str:
     return program.key
 
 
-def _program(key: str, current: Tensor, coefficients: Tensor, cu_seqlens: Tensor | None) -> tuple[Program, str]:
-    """The program of a key, for shapes that the kernels can rely on: an exported graph calls the operator directly."""
+def registered(key: str) -> tuple[Program, str]:
+    """The program of a key, and the name of its neuron.
+
+    Raises:
+        RuntimeError: This process has not run it.
+    """
     if key not in _PROGRAMS:
         raise RuntimeError(f"equation: {key} is not the key of a neuron that this process has run")
-    program, owner = _PROGRAMS[key]
+    return _PROGRAMS[key]
+
+
+def program_for(key: str, current: Tensor, coefficients: Tensor, cu_seqlens: Tensor | None) -> tuple[Program, str]:
+    """The program of a key, for shapes that the kernels can rely on: an exported graph calls the operator directly."""
+    program, owner = registered(key)
     if current.dim() != 3 or (cu_seqlens is not None and (cu_seqlens.dim() != 1 or current.shape[0] != 1)):
         raise ValueError(f"{owner}: current must be [B, T, N], or [1, S, N] when packed, got {list(current.shape)}")
     shape = (len(program.coefficients), current.shape[2])
-    if coefficients.shape != shape or coefficients.dtype != current.dtype:
-        raise ValueError(f"{owner}: coefficients must be {current.dtype} {list(shape)}, got {coefficients.dtype} "
-                         f"{list(coefficients.shape)}")  # fmt: skip
+    require_like(owner, "coefficients", coefficients, shape, current.dtype)
     return program, owner
 
 
-def _sequences(current: Tensor, cu_seqlens: Tensor | None) -> int:
+def require_like(owner: str, name: str, value: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raise ValueError unless a tensor has a shape and type that the kernels rely on."""
+    if value is not None and (value.shape != shape or value.dtype != dtype):
+        raise ValueError(f"{owner}: {name} must be {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}")
+
+
+def sequences_of(current: Tensor, cu_seqlens: Tensor | None) -> int:
+    """The number of sequences."""
     return current.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
 
 
@@ -52,10 +66,9 @@ def forward(
     reverse: bool,
     trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    program, owner = _program(key, current, coefficients, cu_seqlens)
-    expected = (len(program.states), _sequences(current, cu_seqlens), current.shape[2])
-    if state.shape != expected or state.dtype != current.dtype:
-        raise ValueError(f"{owner}: state must be {current.dtype} {list(expected)}, got {list(state.shape)}")
+    program, owner = program_for(key, current, coefficients, cu_seqlens)
+    expected = (len(program.states), sequences_of(current, cu_seqlens), current.shape[2])
+    require_like(owner, "state", state, expected, current.dtype)
     if current.is_cuda:
         from . import gpu
 
@@ -88,7 +101,12 @@ def backward(
     reverse: bool,
     trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    program, owner = _program(key, current, coefficients, cu_seqlens)
+    program, owner = program_for(key, current, coefficients, cu_seqlens)
+    states, lanes = len(program.states), current.shape[2]
+    rows = chunk_rows(current, cu_seqlens)
+    require_like(owner, "checkpoints", checkpoints, (states, rows, padded(lanes)), current.dtype)
+    require_like(owner, "grad_spikes", grad_spikes, tuple(current.shape), current.dtype)
+    require_like(owner, "grad_state", grad_state, (states, sequences_of(current, cu_seqlens), lanes), current.dtype)
     if current.is_cuda:
         from . import gpu
 
@@ -110,7 +128,7 @@ def _(
     cu_seqlens: Tensor | None,
     *rest: object,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    state = checkpoints.new_empty((checkpoints.shape[0], _sequences(current, cu_seqlens), current.shape[2]))
+    state = checkpoints.new_empty((checkpoints.shape[0], sequences_of(current, cu_seqlens), current.shape[2]))
     return torch.empty_like(current), torch.empty_like(coefficients), state
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .. import checks, neuron_scan
+from .. import checks, equation, neuron_scan
 from ..registry import Call, register, register_op, resolve
 from ..surrogate import ATan, Surrogate
 from . import fft, reference
@@ -146,14 +146,12 @@ def lif_step(
     call = _prepare(
         current[:, None], beta, threshold=threshold, reset=reset, surrogate=surrogate, state=state, op="lif_step"
     )
-    spikes, u, _ = reference.step(
-        current.to(call.state.dtype), call.coefficients, call.state[0], reset, False, surrogate
-    )
+    spikes, u = reference.step(current.to(call.state.dtype), call.coefficients, call.state[0], reset, False, surrogate)
     return spikes.to(current.dtype), LIFState(u)
 
 
 register_op("lif", _prepare)
-register("lif", "scan", neuron_scan.run_scan, neuron_scan.why_not_scan)
+register("lif", "scan", *equation.builtin("lif", reference, RESETS))
 register("lif", "triton", neuron_scan.run_triton, neuron_scan.why_not_triton)
 register("lif", "fft", fft.run, fft.why_not)
 register("lif", "reference", reference.run, reference.why_not)

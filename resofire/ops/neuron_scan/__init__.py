@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..registry import Call, Result
-from ..surrogate import refuse_double_backward, refuse_forward_mode
+from ..surrogate import Surrogate, refuse_double_backward, refuse_forward_mode
 
 HAVE_NUMBA = importlib.util.find_spec("numba") is not None
 HAVE_TRITON = importlib.util.find_spec("triton") is not None
@@ -197,21 +197,17 @@ class NeuronOp:
         return Result(spikes.to(call.current.dtype), state)
 
 
-scan_op = NeuronOp("scan", "cpu")
 triton_op = NeuronOp("triton", "gpu")
 
 
-def run_scan(call: Call) -> Result:
-    return scan_op.run(call, call.current.to(call.state.dtype))
-
-
-def why_not_scan(call: Call) -> str | None:
+def why_not_numba(current: Tensor, surrogate: Surrogate) -> str | None:
+    """Why a neuron cannot run as a compiled scan on the CPU; None if it can."""
     if not HAVE_NUMBA:
         return "not available: the package numba is not installed"
-    if call.current.device.type != "cpu":
-        return f"it runs on the CPU, and current is on {call.current.device}"
-    if call.surrogate.numba is None:
-        return f"surrogate {type(call.surrogate).__name__} has no `numba` form"
+    if current.device.type != "cpu":
+        return f"it runs on the CPU, and current is on {current.device}"
+    if surrogate.numba is None:
+        return f"surrogate {type(surrogate).__name__} has no `numba` form"
     return None
 
 

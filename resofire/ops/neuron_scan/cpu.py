@@ -1,4 +1,4 @@
-"""The scan of both neurons on the CPU, in Numba.
+"""How a scan is laid out on the CPU: tasks, threads and memory.
 
 A task is one sequence and a group of lanes. It runs through time in chunks, and within a chunk through the lanes in
 tiles as wide as a vector (`simd`), whose state stays in registers from the first step of the chunk to the last. A tile
@@ -17,9 +17,7 @@ import torch
 from torch import Tensor
 
 from ..checks import require_bounds
-from ..surrogate import surrogate_from
-from . import CHUNK, Grads, Inputs, Options, chunk_rows, padded, simd
-from .kernels import RESETS, backward_kernel, forward_kernel
+from . import CHUNK, simd
 from .threads import share_out
 
 # Larger spikes and gradients are written past the caches, which could not hold them.
@@ -122,59 +120,3 @@ def past_cache(tensor: Tensor) -> bool:
     unit = 64 // tensor.element_size()
     aligned = tensor.data_ptr() % 64 == 0 and all(stride % unit == 0 for stride in tensor.stride()[:-1])
     return aligned and tensor.numel() * tensor.element_size() >= STREAM_BYTES
-
-
-def forward(inputs: Inputs, state: Tensor, options: Options) -> tuple[Tensor, Tensor, Tensor]:
-    """Spikes, final state and checkpoints [C', rows, padded N] of a call; see the package for the shapes."""
-    current, coefficients, cu_seqlens = inputs
-    lanes = current.shape[2]
-    pitch = padded(lanes)
-    plan, shares = plan_of("prf" if inputs.resonant else "lif", current, cu_seqlens)
-    spikes = torch.empty_like(current)
-    checkpoints = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), pitch))
-    # Padding lanes and rows between packed sequences are never written, and outputs must not expose old memory.
-    (checkpoints[..., lanes:] if cu_seqlens is None else checkpoints).zero_()
-    running = widened(state, pitch)
-    if current.numel():
-        source, at = flat(current)
-        out, out_at = flat(spikes)
-        width = simd.BYTES // current.element_size()
-        kernel = forward_kernel(width, inputs.resonant, RESETS[options.reset])
-        run(
-            kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
-            widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(),
-            checkpoints.view(-1).numpy(), options.reverse,
-        )  # fmt: skip
-    return spikes, running[..., :lanes].clone(), checkpoints
-
-
-def backward(inputs: Inputs, checkpoints: Tensor, grads: Grads, options: Options) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of current, coefficients and initial state."""
-    current, coefficients, cu_seqlens = inputs
-    lanes = current.shape[2]
-    pitch = padded(lanes)
-    plan, shares = plan_of("prf" if inputs.resonant else "lif", current, cu_seqlens)
-    sequences, states = len(plan), checkpoints.shape[0]
-    grad_current = torch.empty_like(current)
-    grad_state = current.new_zeros((states, sequences, lanes)) if grads.state is None else grads.state
-    running = widened(grad_state, pitch)
-    sums = np.zeros((coefficients.shape[0], sequences, pitch))
-    if current.numel():
-        # A missing gradient is a single zero, expanded.
-        grad_spikes = current.new_zeros(1).expand(current.shape) if grads.spikes is None else grads.spikes
-        source, at = flat(current)
-        pull, pull_at = flat(with_whole_rows(grad_spikes.to(current.dtype)))
-        out, out_at = flat(grad_current)
-        width = simd.BYTES // current.element_size()
-        surrogate = surrogate_from(options.surrogate, list(options.numbers))
-        assert surrogate.numba is not None
-        full = options.full and options.reset != "none"
-        kernel = backward_kernel(width, inputs.resonant, RESETS[options.reset], full, surrogate.numba, surrogate.vector)
-        run(
-            kernel, plan, shares, lanes, source, at, pull, pull_at, 0.0, out, out_at,
-            past_cache(grad_current), widened(coefficients, pitch).view(-1).numpy(), pitch,
-            checkpoints.contiguous().view(-1).numpy(), tuple(map(number_type(current.dtype), options.numbers)),
-            running.view(-1).numpy(), sums.reshape(-1), options.reverse,
-        )  # fmt: skip
-    total = torch.from_numpy(np.ascontiguousarray(sums.sum(1)[:, :lanes])).to(coefficients.dtype)
-    return grad_current, total, running[..., :lanes].clone()

@@ -134,17 +134,6 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def where_ge(typingctx: Any, x: Any, y: Any, then: Any, otherwise: Any) -> Any:
-    """`then` in the lanes where x ≥ y, `otherwise` elsewhere (and where either is NaN)."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        a, b, c, d = (_widen(context, builder, t, v, x) for t, v in zip(sig.args, args, strict=True))
-        return builder.select(builder.fcmp_ordered(">=", a, b), c, d)
-
-    return x(x, y, then, otherwise), codegen
-
-
-@intrinsic
 def zeros_like(typingctx: Any, x: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return ir.Constant(x.llvm, [0.0] * x.width)

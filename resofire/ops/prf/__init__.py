@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .. import checks, neuron_scan
+from .. import checks, equation, neuron_scan
 from ..registry import Call, register, register_op, resolve
 from ..surrogate import ATan, Surrogate
 from . import fft, reference
@@ -196,14 +196,14 @@ def prf_step(
         current[:, None], phi_re, phi_im, delta, threshold=threshold, reset=reset, surrogate=surrogate, state=state,
         op="prf_step",
     )  # fmt: skip
-    spikes, u, r, _ = reference.step(
+    spikes, u, r = reference.step(
         current.to(call.state.dtype), call.coefficients, call.state[0], call.state[1], reset, False, surrogate
     )
     return spikes.to(current.dtype), PRFState(u, r)
 
 
 register_op("prf", _prepare)
-register("prf", "scan", neuron_scan.run_scan, neuron_scan.why_not_scan)
+register("prf", "scan", *equation.builtin("prf", reference, RESETS))
 register("prf", "triton", neuron_scan.run_triton, neuron_scan.why_not_triton)
 register("prf", "fft", fft.run, fft.why_not)
 register("prf", "reference", reference.run, reference.why_not)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..checks import require_choice
+from ..equation.operator import registered
 from ..neuron_scan import HAVE_NUMBA, chunk_rows, padded
 from ..spike_linear.events import words
 from ..surrogate import refuse_double_backward, refuse_forward_mode
@@ -26,7 +27,7 @@ class Block(NamedTuple):
     """One call of the block. The operator's arguments have these names, in this order."""
 
     u: Tensor  # [B, T, N], or [1, S, N] packed with cu_seqlens
-    coefficients: Tensor  # [K, C, N] of K = 1 or 2 temporal neurons, the second reversed; see `ops.neuron_scan`
+    coefficients: Tensor  # [K, C, N] of K = 1 or 2 temporal neurons, the second reversed
     gamma: Tensor | None  # [N]: the norm in front of them, γ (u - mean) inverse + β; None for none
     beta: Tensor | None
     token_weight: Tensor  # [N, K N]
@@ -41,8 +42,8 @@ class Block(NamedTuple):
     cu_seqlens: Tensor | None
     training: bool  # whether mean and inverse are computed from u, so that gradients flow through them
     keep_scale: float  # factor on the outputs that dropout keeps
-    reset: str
-    full: bool  # whether the spike inside the reset carries a gradient
+    neuron: str  # the key of the temporal neurons' equation, see `ops.equation`
+    trained: Sequence[bool]  # which of their coefficients have a gradient
     token_surrogate: str
     token_numbers: Sequence[float]
     threshold: float  # of the spatial neuron
@@ -58,7 +59,7 @@ class Saved(NamedTuple):
     r: Tensor  # [B, T, N]
     token_bits: Tensor  # [B T, K words]
     channel_bits: Tensor  # [B T, words]
-    checkpoints: Tensor  # [K, C / 2, rows, padded N]
+    checkpoints: Tensor  # [K, states, rows, padded N]
 
 
 class Output(NamedTuple):
@@ -70,7 +71,7 @@ class Output(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients of the fields of `Block` with these names; zeros for fields that are None and for thresholds."""
+    """Gradients of the fields of `Block` with these names; zeros for what is None or not trained."""
 
     u: Tensor
     coefficients: Tensor
@@ -85,7 +86,7 @@ class Gradients(NamedTuple):
 
 
 _KINDS = {Tensor: "Tensor", Tensor | None: "Tensor?", bool: "bool", float: "float", str: "str",
-          Sequence[float]: "float[]"}  # fmt: skip
+          Sequence[float]: "float[]", Sequence[bool]: "bool[]"}  # fmt: skip
 _TENSORS = [name for name, kind in get_type_hints(Block).items() if kind in (Tensor, Tensor | None)]
 _OPTIONS = [name for name in Block._fields if name not in _TENSORS]
 
@@ -129,7 +130,7 @@ block_backward_op = torch.library.custom_op(
 def run(block: Block) -> tuple[Tensor, Tensor]:
     """Run a block over whole sequences.
 
-    Gradients flow to the fields that `Gradients` names, except the thresholds in `coefficients`.
+    Gradients flow to the fields that `Gradients` names.
 
     Args:
         block: The call.
@@ -145,13 +146,14 @@ def run(block: Block) -> tuple[Tensor, Tensor]:
 @block_op.register_fake
 def _(*arguments: Any) -> tuple[Tensor, ...]:
     block = Block(*arguments)
-    u, (neurons, rows, lanes) = block.u, block.coefficients.shape
+    u, (neurons, _, lanes) = block.u, block.coefficients.shape
+    states = len(registered(block.neuron)[0].states)
     steps = u.shape[0] * u.shape[1]
     saved = Saved(
         r=torch.empty_like(u, memory_format=torch.contiguous_format),
         token_bits=u.new_empty((steps, neurons * words(lanes)), dtype=torch.int64),
         channel_bits=u.new_empty((steps, words(lanes)), dtype=torch.int64),
-        checkpoints=u.new_empty((neurons, rows // 2, chunk_rows(u, block.cu_seqlens), padded(lanes))),
+        checkpoints=u.new_empty((neurons, states, chunk_rows(u, block.cu_seqlens), padded(lanes))),
     )
     out = torch.empty_like(u, memory_format=torch.contiguous_format)
     return out, u.new_empty(neurons + 1, dtype=torch.float64), *saved

@@ -6,10 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..equation.cpu import backward_kernel, forward_kernel
+from ..equation.graph import Program, behind_norm
+from ..equation.operator import registered
 from ..moments.cpu import add_affine
 from ..neuron_scan import chunk_rows, padded, simd
 from ..neuron_scan.cpu import deal, flat, past_cache, plan_of, widened
-from ..neuron_scan.kernels import RESETS, backward_kernel, forward_kernel
 from ..neuron_scan.threads import share_out
 from ..spike_linear.events import flat_bits, most_rooms, padded_row, shares, sums_for, tiled, untiled, words
 from ..spike_linear.kernels import GROUP, WIDE_GROUP
@@ -46,18 +48,16 @@ class _Walk:
 
     def __init__(self, block: Block) -> None:
         self.u, self.lanes, self.pitch = block.u, block.u.shape[2], padded(block.u.shape[2])
-        self.resonant = block.coefficients.shape[1] == 4
         self.width = simd.BYTES // block.u.element_size()
         self.threads = torch.get_num_threads()
-        self.plan = plan_of("prf" if self.resonant else "lif", block.u, block.cu_seqlens)[0]
+        self.program, owner = _program(block)
+        self.plan = plan_of(owner, block.u, block.cu_seqlens)[0]
         self.source, self.at = flat(block.u)
         self.norm = _norm_rows(block)
-        self.rows = []
-        for neuron in block.coefficients:
-            wide = widened(torch.cat((neuron, self.norm)), self.pitch)
-            wide[neuron.shape[0] - 1, self.lanes :] = torch.inf  # padding lanes never fire
-            self.rows.append(wide.view(-1).numpy())
-        shape = (len(self.rows), block.coefficients.shape[1] // 2, len(self.plan), self.pitch)
+        self.rows = [
+            widened(torch.cat((neuron, self.norm)), self.pitch).view(-1).numpy() for neuron in block.coefficients
+        ]
+        shape = (len(self.rows), len(self.program.states), len(self.plan), self.pitch)
         self.state = np.zeros(shape, self.source.dtype)  # in the backward pass, its gradient
 
     def spans(self) -> Iterator[tuple[int, int, int, int]]:
@@ -82,11 +82,24 @@ class _Walk:
         share_out(walk, tasks, min(self.threads, len(tasks)))
 
 
+# Programs behind a norm, by the keys of those without.
+_behind_norm: dict[str, Program] = {}
+
+
+def _program(block: Block) -> tuple[Program, str]:
+    """What the temporal neurons compute, norm included, and their name."""
+    program, owner = registered(block.neuron)
+    if block.gamma is None:
+        return program, owner
+    if block.neuron not in _behind_norm:
+        _behind_norm[block.neuron] = behind_norm(program)
+    return _behind_norm[block.neuron], owner
+
+
 def _norm_rows(block: Block) -> Tensor:
-    """inv, off, γ, β with N(x) = γ (x inv + off) + β; see `neuron_scan.kernels`."""
+    """The coefficients of `behind_norm`, [4, N]; [0, N] without a norm."""
     if block.gamma is None or block.beta is None or block.mean is None or block.inverse is None:
-        one, zero = block.u.new_ones(block.u.shape[2]), block.u.new_zeros(block.u.shape[2])
-        return torch.stack((one, zero, one, zero))
+        return block.u.new_empty((0, block.u.shape[2]))
     return torch.stack((block.inverse, -block.mean * block.inverse, block.gamma, block.beta))
 
 
@@ -110,8 +123,12 @@ def _require_layout(block: Block, **saved: tuple[Tensor, tuple[int, ...], torch.
     u, (count, rows, lanes) = block.u, block.coefficients.shape
     if u.dim() != 3 or (block.cu_seqlens is not None and u.shape[0] != 1):
         raise ValueError(f"sdtcm: u must be [B, T, N], or [1, S, N] when packed, got {list(u.shape)}")
-    if count not in (1, 2) or rows not in (2, 4):
-        raise ValueError(f"sdtcm: coefficients must be [1 or 2, 2 or 4, N], got {list(block.coefficients.shape)}")
+    expected = len(registered(block.neuron)[0].coefficients)
+    if count not in (1, 2) or rows != expected or len(block.trained) != expected:
+        raise ValueError(
+            f"sdtcm: coefficients must be [1 or 2, {expected}, N], each trained or not, got "
+            f"{list(block.coefficients.shape)} and {len(block.trained)}"
+        )
     shapes = {
         "coefficients": (count, rows, u.shape[2]), "gamma": (lanes,), "beta": (lanes,), "mean": (lanes,),
         "inverse": (lanes,), "token_weight": (lanes, count * lanes), "token_bias": (lanes,),
@@ -132,7 +149,7 @@ def forward(block: Block) -> Output:
     token_bits, channel_bits = (u.new_zeros((steps, n * row), dtype=torch.int64) for n in (count, 1))
     r, out = torch.empty_like(u), torch.empty_like(u)
     checkpoints = u.new_zeros((*walk.state.shape[:2], chunk_rows(u, block.cu_seqlens), walk.pitch))
-    fire, mix = forward_kernel(walk.width, walk.resonant, RESETS[block.reset], True), mix_kernel(walk.width)
+    fire, mix = forward_kernel(walk.program, walk.width, block=True), mix_kernel(walk.width)
     token_factor, channel_factor = _factors(block)
     token_keep, channel_keep = _keep_rows(block)
     threshold = padded_row(torch.full_like(block.token_bias, block.threshold), u, lanes, torch.inf)
@@ -162,23 +179,23 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
     block = block._replace(u=block.u.contiguous())
     u, count, lanes = block.u, block.coefficients.shape[0], block.u.shape[2]
     steps, row, rows = u.shape[0] * u.shape[1], words(lanes), chunk_rows(u, block.cu_seqlens)
+    states = len(registered(block.neuron)[0].states)
     pull = torch.zeros_like(u) if grad is None else grad.contiguous()
     _require_layout(
         block, grad=(pull, tuple(u.shape), u.dtype), r=(saved.r, tuple(u.shape), u.dtype),
         token_bits=(saved.token_bits, (steps, count * row), torch.int64),
         channel_bits=(saved.channel_bits, (steps, row), torch.int64),
-        checkpoints=(saved.checkpoints, (count, block.coefficients.shape[1] // 2, rows, padded(lanes)), u.dtype),
+        checkpoints=(saved.checkpoints, (count, states, rows, padded(lanes)), u.dtype),
     )  # fmt: skip
     walk, pull = _Walk(block), pull.view(steps, lanes)
-    token_surrogate = surrogate_from(block.token_surrogate, list(block.token_numbers))
     channel_surrogate = surrogate_from(block.channel_surrogate, list(block.channel_numbers))
-    assert token_surrogate.numba is not None
     assert channel_surrogate.numba is not None
     unmix = unmix_kernel(walk.width, channel_surrogate.numba, channel_surrogate.vector)
+    # Mean and inverse get their gradients from those of γ and β.
+    trained = [*block.trained, *((False, False, True, True) if len(walk.norm) else ())]
     go_back = backward_kernel(
-        walk.width, walk.resonant, RESETS[block.reset], block.full and block.reset != "none", token_surrogate.numba,
-        token_surrogate.vector, True,
-    )  # fmt: skip
+        walk.program, walk.width, (block.token_surrogate, list(block.token_numbers)), trained, block=True
+    )
 
     token_factor, channel_factor = _factors(block)
     token_keep, channel_keep = _keep_rows(block)
@@ -200,7 +217,7 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
     pieces = max(map(len, stretches.values()), default=1)
     token_sums, channel_sums = (sums_for(u, pieces, bits, lanes) for bits in (saved.token_bits, saved.channel_bits))
     token_room, channel_room = (sums.view(pieces, -1).numpy() for sums in (token_sums, channel_sums))
-    sums = np.zeros((count, 4 if walk.resonant else 3, *walk.state.shape[2:]))
+    sums = np.zeros((count, len(trained), *walk.state.shape[2:]))
     arrays = (
         pull.view(-1).numpy(), x.view(-1).numpy(), saved.r.view(-1).numpy(), lanes, number(block.threshold),
         number(more[-1]), channel_numbers, flat_bits(saved.token_bits), saved.token_bits.shape[1], token_keep,
@@ -229,14 +246,14 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
     grad_token, grad_token_bias = untiled(token_sums, count, lanes, lanes)
     grad_channel, grad_channel_bias = untiled(channel_sums, 1, lanes, lanes)
     by_neuron = torch.from_numpy(sums.sum(2)[..., :lanes])
-    grad_coefficients, grad_gamma, grad_beta = _through_current(by_neuron, block.coefficients, walk.norm)
+    grad_gamma, grad_beta = by_neuron[:, -2:].sum(0) if len(walk.norm) else by_neuron.new_zeros((2, lanes))
     if block.training and block.gamma is not None and (steps or block.group):
         _through_statistics(x, u, grad_gamma, grad_beta, walk.norm, block.group)
     return Gradients(
         u=x.view(u.shape),
-        coefficients=grad_coefficients,
-        gamma=grad_gamma.to(u.dtype),
-        beta=grad_beta.to(u.dtype),
+        coefficients=by_neuron[:, : len(block.trained)].to(u.dtype, copy=True).contiguous(),
+        gamma=grad_gamma.to(u.dtype, copy=True),
+        beta=grad_beta.to(u.dtype, copy=True),
         token_weight=grad_token * token_factor,
         token_bias=grad_token_bias * block.keep_scale,
         channel_weight=grad_channel * channel_factor,
@@ -244,19 +261,6 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
         token_amplitude=(grad_token * block.token_weight).sum() * block.keep_scale,
         channel_amplitude=(grad_channel * block.channel_weight).sum() * block.keep_scale,
     )
-
-
-def _through_current(sums: Tensor, coefficients: Tensor, norm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of coefficients, γ and β from the sums of the kernel inside a block: see `neuron_scan.kernels`."""
-    gamma, beta = norm[2:].double()
-    grads = coefficients.new_zeros(coefficients.shape)
-    if coefficients.shape[1] == 4:
-        delta, by_x_hat, by_one = coefficients[:, 2].double(), sums[:, 2], sums[:, 3]
-        grads[:, :2] = sums[:, :2]
-        grads[:, 2] = gamma * by_x_hat + beta * by_one
-        return grads, (delta * by_x_hat).sum(0), (delta * by_one).sum(0)
-    grads[:, 0] = sums[:, 0]
-    return grads, sums[:, 2].sum(0), sums[:, 1].sum(0)
 
 
 def _through_statistics(x: Tensor, u: Tensor, grad_gamma: Tensor, grad_beta: Tensor, norm: Tensor, group: str) -> None:
