@@ -66,7 +66,7 @@ USAGE_ERRORS = [
     (["dcotor"], f"command must be one of {WORDS}, got 'dcotor' (did you mean 'doctor'?)"),
     (["doctor", "extra"], "doctor: unexpected argument 'extra'; see resofire doctor --help"),
     (["evaluate"], "evaluate: MODEL is missing: a shipped network or a run folder; see resofire evaluate --help"),
-    (["export", "digits"], "export: --to is missing: nir, onnx (whole sequences), onnx-step (one step with its state), c (fixed point, one header) or safetensors; see resofire export --help"),
+    (["export", "digits"], "export: --to is missing: nir, onnx (whole sequences), onnx-step (one step with its state), c (header and test) or safetensors; see resofire export --help"),
     (["export", "digits", "--samples", "2.5", "--to", "c"], "export: --samples must be an integer, got '2.5'; see resofire export --help"),
     (["bench", "neuron"], "bench: name must be one of neurons, networks, peers, events, stream, got 'neuron' (did you mean 'neurons'?)"),
     (["bench", "--jsn=x"], "bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),

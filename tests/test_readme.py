@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +89,34 @@ def test_extend(tmp_path):
     assert linear["ac"] > 0
     python(*command, "export", "own", "--import", "mine", "--to", "safetensors", "--out", "own.safetensors")
     assert len(deploy.load("own.safetensors").layers) == 2
+
+
+@pytest.mark.deep
+def test_tutorial_own_neuron(tmp_path):
+    """The page is a module and commands that run as they stand, up to the compiled C."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    text = (ROOT / "docs" / "tutorials" / "own-neuron.md").read_text()
+    (tmp_path / "mine.py").write_text("\n\n".join(re.findall(r"```python notest\n(.*?)```", text, re.DOTALL)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
+    python = shlex.quote(sys.executable)
+    printed = {}
+    for command in re.findall(r"^\$ (.*)$", text, re.MULTILINE):
+        words = re.sub(r"^python ", f"{python} ", re.sub(r"^resofire ", f"{python} -m resofire.cli ", command))
+        done = subprocess.run(words, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        printed[command] = done.stdout
+    said = "\n".join(printed.values())
+    assert "scan: compiled from `dynamics`" in said
+    assert 0.02 < float(re.search(r"fire rate ([\d.]+)", said)[1]) < 0.5
+    assert "the same as the run recorded" in said
+    assert "verified: scores and spikes of 4 sequences" in said
+    assert printed["./adex-test"] == "adex: 0 of 3 sequences differ\n"
+    correct, count = re.search(r"  test  [\d.]+ %  (\d+) of (\d+)", said).groups()
+    assert int(correct) > 0.2 * int(count)  # three epochs; chance is 0.1
+    (shown,) = re.findall(r"```c\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "adex-c" / "shown.c").write_text(shown)
+    subprocess.run(["cc", "-std=c99", "-Wall", "-Werror", "-c", "shown.c"], cwd=tmp_path / "adex-c", check=True)
 
 
 # The block, loss, optimiser and callback of docs/extend.md in one run; the folded block computes the same in float64.

@@ -15,6 +15,7 @@ from resofire.deploy import ExportError, FoldError, Stream, export, fold, operat
 from resofire.deploy.formats import c, c_run, safetensors
 from resofire.deploy.reference import run
 from resofire.models import ClassifierConfig, FeedforwardConfig
+from resofire.nn.config import neuron_names
 from resofire.nn.folded import Equation
 from resofire.ops.equation.c import literal, step_source
 from resofire.ops.equation.trace import trace
@@ -117,6 +118,19 @@ def test_streams_fold_and_network_agree(own):
             last = pieces.feed(sample[None, start : start + 7])[0]
             saved = pieces.save()
         np.testing.assert_array_equal(last, scores[-1] if each else scores)
+
+
+def test_every_neuron_of_the_library_in_a_plain_network(subtests):
+    x = 2 * torch.randn(1, 80, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for name, config in neuron_names().items():
+        if "." in name or name in ("psn", "recurrent"):
+            continue
+        with subtests.test(name), torch.no_grad():
+            torch.manual_seed(0)
+            model = FeedforwardConfig(sizes=(2, 12, 8, 3), neuron=config(), gain=4.0).build().double().eval()
+            scores = Stream(fold(model)).feed(x.numpy())
+            np.testing.assert_allclose(scores, model(x).numpy(), atol=1e-11)
+            assert np.abs(scores - scores.mean()).max() > 1e-3
 
 
 @compiled

@@ -64,16 +64,19 @@ def test_stream_and_steps_equal_the_network_on_raw_values(trained):
     np.testing.assert_allclose(single, model(x.float()).detach(), atol=1e-2)
 
 
-@pytest.mark.parametrize("to", ["c", "nir", "onnx", "onnx-step", "safetensors"])
+@pytest.mark.parametrize("to", ["c", "c float", "nir", "onnx", "onnx-step", "safetensors"])
 def test_exports_take_raw_values(trained, to, tmp_path):
     model, task, *_ = trained
     samples = [*task["train"].stored[:6]]
-    report = deploy.export(model, to, tmp_path / "file", samples)
+    to, _, numbers = to.partition(" ")
+    options = {"numbers": numbers} if numbers else {}
+    report = deploy.export(model, to, tmp_path / "file", samples, **options)
     assert report["spikes_compared"] > 0
     if to == "c":
-        text = (tmp_path / "file").read_text()
+        text = (tmp_path / "file" / "file.h").read_text()
         assert '"idle",\n        "\\303\\251 \\042run\\077\\077/\\042 */",' in text
-        assert report["agreement"] >= 0.8
+        assert ("_origin[" in text) == bool(numbers)
+        assert numbers or report["agreement"] >= 0.8
     if to == "safetensors":
         loaded = deploy.load(tmp_path / "file")
         assert loaded.class_names == NAMES

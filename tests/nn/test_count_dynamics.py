@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from resofire import nn
 from resofire.nn import LIF, PRF, Neuron
 from resofire.nn.counts import CountError, count_dynamics
 
@@ -58,6 +59,28 @@ def test_by_hand(subtests):
         with subtests.test(dynamics.__name__):
             counted = count_dynamics(dynamics, tuple(states), coefficients)
             assert tuple(counted.values()) == expected
+
+
+# Every neuron of the library by hand: products with a spike and the last difference before a comparison are free.
+LIBRARY = [
+    (nn.PLIF(3), (1, 2, 1, 0)),  # u + r(c - u)
+    (nn.GLIF(3), (3, 4, 1, 0)),  # u - λ + gc; κv(1 - γs) - ρs
+    (nn.TCLIF(3), (2, 5, 1, 0)),  # d + β₁u + c; u + β₂d; two resets
+    (nn.ALIF(3), (5, 5, 1, 0)),  # u + gc; βη in both thresholds; ρη + rs; αv - ϑs
+    (nn.AHP(3), (3, 3, 1, 0)),  # αu + c - κa; ρa + s
+    (nn.BRF(3), (7, 6, 1, 0)),  # k - δq; ku - ωv + gc; ωu + kv; V + q; γq + s
+    (nn.BHRF(3), (6, 6, 1, 0)),  # v + δu; (k - 2δq)u - ω²v + gc; V + q; γq + s
+    (nn.DRF(3, resonators=2, history=2), (14, 9, 2, 0)),  # twice 5 products, 3 sums; h; h - V - α₁o₁ - α₂o₂
+    (nn.SlidingPSN(3, order=4), (4, 3, 1, 0)),
+]
+
+
+def test_every_neuron_of_the_library_by_hand(subtests):
+    for neuron, expected in LIBRARY:
+        with subtests.test(type(neuron).__name__):
+            counted = neuron.count("n", 7)
+            each = (counted.multiply, counted.add, counted.compare, counted.nonlinear)
+            assert each == tuple(3 * number for number in expected)
 
 
 @pytest.mark.parametrize(
