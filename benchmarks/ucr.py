@@ -124,52 +124,58 @@ def _least_warped(known: Series, asked: Series, leave_out: bool) -> np.ndarray:
     nearest = np.empty(len(asked), np.int64)
     for number, row in enumerate(asked):
         # The nearest by Euclid come first, so that most others are abandoned early.
-        order = np.argsort(((stretched - resampled([row], length)) ** 2).sum(1), kind="stable")
+        straight = ((stretched - resampled([row], length)) ** 2).sum(1)
+        order = np.argsort(straight, kind="stable")
         order = order[order != number] if leave_out else order
-        nearest[number] = _nearest(row, packed, bounds, order)
+        # Of series of one length, warping makes distances smaller.
+        limits = straight * (1 + 1e-9) if len(row) == length and len(packed) == stretched.size else straight + np.inf
+        nearest[number] = _nearest(row, packed, bounds, order, limits)
     return nearest
 
 
 @numba.njit(cache=True)
-def _nearest(row: np.ndarray, packed: np.ndarray, bounds: np.ndarray, order: np.ndarray) -> int:
+def _nearest(row: np.ndarray, packed: np.ndarray, bounds: np.ndarray, order: np.ndarray, limits: np.ndarray) -> int:
     best, nearest = np.inf, 0
     for number in order:
-        distance = _warped(row, packed[bounds[number] : bounds[number + 1]], best)
+        distance = _warped(row, packed[bounds[number] : bounds[number + 1]], min(best, limits[number]))
         if distance < best:
             best, nearest = distance, number
     return nearest
 
 
-@numba.njit(cache=True, fastmath={"nnan", "nsz", "reassoc"})
+@numba.njit(cache=True)
 def _warped(a: np.ndarray, b: np.ndarray, limit: float) -> float:
-    """The sum of squared differences along the best warping path; infinite as soon as it is above the limit.
+    """The sum of squared differences along the best warping path; infinite if it is above the limit.
 
-    Costs are computed by diagonals, on which they are independent of each other: by vector instructions.
+    Costs are computed by diagonals, on which they are independent of each other, and only next to cells that are not
+    above the limit.
     """
     m, n = len(a), len(b)
     backwards = b[::-1].copy()
     # costs[i + 1] is that of a[i] with b[diagonal - i]; of the two diagonals before, `last` and `older`.
-    older, last, costs = np.full(m + 1, np.inf), np.full(m + 1, np.inf), np.full(m + 1, np.inf)
+    older, last, costs = np.full(m + 2, np.inf), np.full(m + 2, np.inf), np.full(m + 2, np.inf)
     older[0] = 0.0
-    least_before = np.inf
+    # First and last cell within the limit, of the two diagonals before.
+    older_first, older_end, last_first, last_end = -1, -1, m, -1
     for diagonal in range(m + n - 1):
-        low, high = max(0, diagonal - n + 1), min(m, diagonal + 1)
-        costs[low] = np.inf
+        low = max(0, diagonal - n + 1, min(last_first, older_first + 1))
+        high = min(m, diagonal + 1, max(last_end, older_end) + 2)
+        if low >= high:
+            return np.inf
+        costs[low] = costs[high + 1] = np.inf
         first, second = a[low:high], backwards[low + n - 1 - diagonal : high + n - 1 - diagonal]
         up, left, both, now = last[low:high], last[low + 1 : high + 1], older[low:high], costs[low + 1 : high + 1]
-        least = np.inf
         for i in range(high - low):
-            before = min(up[i], min(left[i], both[i]))
-            now[i] = (first[i] - second[i]) ** 2 + before
-            least = min(least, now[i])
-        if high < m:
-            costs[high + 1] = np.inf
-        # Every path has a cell on one of two neighbouring diagonals.
-        if min(least, least_before) > limit:
-            return np.inf
-        least_before = least
+            now[i] = (first[i] - second[i]) ** 2 + min(up[i], min(left[i], both[i]))
+        older_first, older_end, last_first, last_end = last_first, last_end, low, high - 1
+        while last_first < high and not costs[last_first + 1] <= limit:
+            last_first += 1
+        while last_end >= low and not costs[last_end + 1] <= limit:
+            last_end -= 1
+        if last_first == high:
+            last_first, last_end = m, -1
         older, last, costs = last, costs, older
-    return last[m]
+    return last[m] if last_end == m - 1 else np.inf
 
 
 def kernels(task: data.Task, count: int = KERNELS, seed: int = 0) -> tuple[int, int]:

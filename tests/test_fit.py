@@ -2,9 +2,11 @@
 
 import json
 import re
+import wave
 
 import numpy as np
 import pytest
+import torch
 
 from resofire import models, train
 from resofire.cli import main
@@ -58,6 +60,14 @@ def test_fit_and_every_command_after_it(run, capsys, monkeypatch):
     write(run / "other.csv", signals(7, 2)[1::2])
     assert main(["evaluate", "net", "--data", "other.csv", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["correct"]["test"][1] == 3
+    assert main(["evaluate", "net", "--data", "other.csv"]) == 0
+    assert re.fullmatch(r"  test  [\d.]+ %  \d of 3", capsys.readouterr().out.splitlines()[-1])
+    (run / "gap.csv").write_text((run / "other.csv").read_text().replace(";20", ";;20", 1))
+    assert main(["evaluate", "net", "--data", "gap.csv"]) == 2
+    assert "gap.csv, line 1, column 2 is nan; the setting missing fills such values" in capsys.readouterr().err
+    assert main(["evaluate", "net", "--data", "gap.csv", "--missing", "previous"]) == 0
+    assert main(["evaluate", "net", "--missing", "previous"]) == 2
+    capsys.readouterr()
     assert main(["measure", "net", "--json"]) == 0
     assert main(["export", "net", "--to", "c", "--out", "c", "--samples", "4"]) == 0
     assert "idle, warm" in (run / "c" / "c.h").read_text()
@@ -77,6 +87,49 @@ def test_a_run_of_large_files_reads_them_again(run, capsys, monkeypatch):
     assert not (run / "large" / "data.npz").exists()
     assert main(["evaluate", "large"]) == 0
     assert "the same as the run recorded" in capsys.readouterr().out
+
+
+def write_wav(file, values, rate=8_000):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with wave.open(str(file), "wb") as opened:
+        opened.setnchannels(1)
+        opened.setsampwidth(2)
+        opened.setframerate(rate)
+        opened.writeframes((values * 8_000).astype("<i2").tobytes())
+
+
+def test_sound_is_framed_and_streamed_as_it_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tones = [np.sin(np.arange(801 + 10 * number) * (0.1 if number % 2 else 0.9)) for number in range(16)]
+    for number, tone in enumerate(tones):
+        write_wav(tmp_path / "tones" / ("high", "low")[number % 2] / f"{number}.wav", tone)
+    size = ["--epochs", "6", "--features", "8", "--depth", "1", "--minutes", "60"]
+    assert main(["fit", "tones", *size, "--out", "net"]) == 0
+    out = capsys.readouterr().out
+    # 876 samples on average.
+    assert "tones: 16 sequences of 400 to 475 steps in 2 channels, 2 classes\n" in out
+    assert "  frames    2 samples in a step\n" in out
+    settings = train.read("net")["source"]["settings"]
+    assert (settings["frame"], settings["rate"]) == (2, 8_000)
+    # Samples go in one by one, from any file; an odd one at the end makes no step.
+    write_wav(tmp_path / "sound.wav", tones[0])
+    samples = (tones[0] * 8_000).astype("<i2") / 2**15
+    np.save("sound.npy", samples)
+    (tmp_path / "sound.txt").write_text("\n".join(map(repr, samples.tolist())))
+    results = []
+    for file in ("sound.wav", "sound.npy", "sound.txt"):
+        assert main(["stream", "net", file, "--json", "--chunk", "7"]) == 0
+        results.append(json.loads(capsys.readouterr().out))
+    assert results[0]["steps"] == 400
+    assert results[0] == results[1] == results[2]
+    logits = models.load("net")(torch.tensor(samples[:800], dtype=torch.float32).reshape(1, 400, 2))
+    np.testing.assert_allclose(results[0]["scores"], logits[0].detach(), atol=1e-4)
+    # Sound at another rate would be heard at another pitch.
+    write_wav(tmp_path / "other" / "high" / "0.wav", tones[0], rate=16_000)
+    write_wav(tmp_path / "other" / "low" / "0.wav", tones[1], rate=16_000)
+    for arguments in (["stream", "net", "other/high/0.wav"], ["evaluate", "net", "--data", "other"]):
+        assert main(arguments) == 2
+        assert "0.wav must have 8000 samples a second" in capsys.readouterr().err
 
 
 WRONG = [

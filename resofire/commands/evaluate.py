@@ -24,6 +24,8 @@ class Evaluate:
     """A shipped network or a run folder."""
     data: Word = None
     """Evaluate on these files instead, read as those of resofire fit were; a file, or a folder for each class."""
+    missing: Annotated[str | None, tyro.conf.arg(metavar="HOW", help_behavior_hint="")] = None
+    """Missing values in --data: refuse, zero, previous or interpolate. Default: as for resofire fit."""
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
     json: Switch = False
@@ -41,6 +43,8 @@ class Evaluate:
             raise UsageError(f"evaluate: --count is for --fixed-point, got {self.count} without it")
         if self.data is not None and self.data_dir is not None:
             raise UsageError("evaluate: --data and --data-dir must not both be given")
+        if self.missing is not None and self.data is None:
+            raise UsageError(f"evaluate: --missing is for --data, got {self.missing} without it")
         if self.fixed_point:
             return self._fixed_point(run)
         if run.model.config != run.config.model:
@@ -60,7 +64,9 @@ class Evaluate:
         return 0 if same else 1
 
     def _task(self, run: Run) -> Any:
-        return open_task(run.folder, self.data_dir) if self.data is None else open_files(run, self.data)
+        if self.data is None:
+            return open_task(run.folder, self.data_dir)
+        return open_files(run, self.data, {} if self.missing is None else {"missing": self.missing})
 
     def _fixed_point(self, run: Run) -> int:
         import numpy as np

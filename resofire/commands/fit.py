@@ -39,8 +39,9 @@ class Fit:
     """Such a table has a label for each step."""
     missing: str = "refuse"
     """Missing values: refuse, zero, previous or interpolate."""
-    frame: int = 1
-    """Consecutive steps that become one with more channels, e.g. for sound."""
+    frame: Count = None
+    """Consecutive steps that become one with more channels. Default: 1, for wav so many that recordings have at most
+    500 steps on average."""
     bin: float = 0.01
     """Seconds in a step, for events (h5)."""
     pool: int = 1
@@ -119,6 +120,8 @@ def describe(task: Any, missing: str) -> list[str]:
     shown = [f"{name} {count:,}" for name, count in counts.items()]
     more = f", and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
     lines.append(f"  classes   {', '.join(shown[:LISTED])}{more}")
+    frame = task.source["settings"]["frame"]
+    lines += [f"  frames    {frame} samples in a step"] if frame > 1 else []
     filled = f"{task.missing:,}, filled with {missing}" if task.missing else "none"
     lines.append(f"  missing   {filled}")
     return lines

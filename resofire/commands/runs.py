@@ -77,8 +77,8 @@ def open_task(folder: Path, data_dir: Path | None) -> Any:
         raise UsageError(str(error)) from None
 
 
-def open_files(run: Run, path: str) -> Any:
-    """The user's files as test data of a run, read with the settings of its own data and with its classes."""
+def open_files(run: Run, path: str, changes: Any) -> Any:
+    """The user's files as test data of a run, read with the settings of its own data, changed, and with its classes."""
     import dataclasses
 
     from .. import data, train
@@ -90,7 +90,7 @@ def open_files(run: Run, path: str) -> Any:
     settings = {key: value for key, value in source.get("settings", {}).items() if key in READING}
     names = run.model.config.class_names or open_task(run.folder, None).class_names
     try:
-        task = data.from_path(path, validation=0, class_names=names, **settings)
+        task = data.from_path(path, validation=0, class_names=names, **{**settings, **changes})
     except data.DataError as error:
         raise UsageError(str(error)) from None
     if (task.inputs, task.per_step) != (run.model.config.inputs, run.model.config.pool == "none"):
@@ -124,22 +124,24 @@ def open_samples(folder: Path) -> Any:
 class Known(NamedTuple):
     """What a run knows about its data besides the data themselves."""
 
-    class_names: tuple[str, ...] | None
-    ranges: Any  # low and high [inputs], arrays; None if unknown
-    task: str | None
+    class_names: tuple[str, ...] | None = None
+    ranges: Any = None  # low and high [inputs], arrays; None if unknown
+    rate: int | None = None  # samples a second of sound
+    frame: int = 1  # consecutive steps of the data in a step of the network
 
 
 def what_is_known(folder: Path, classes: int, inputs: int | None) -> Known:
-    """The names of the classes and the range of the training inputs, as recorded with the run or in its samples."""
+    """Names of classes, range of inputs, rate and frame, as recorded with the run or in its samples."""
     import numpy as np
 
     from .. import train
+    from ..data import speech
     from ..train.record import input_range
 
     try:
         record = train.read(folder)
     except train.RunError:
-        return Known(None, None, None)  # a file of weights outside of a run
+        return Known()  # a file of weights outside of a run
     names, ranges, samples = record.get("class_names"), record.get("input_range"), open_samples(folder)
     if samples is not None:
         names, ranges = names or samples.class_names, ranges or input_range(samples)
@@ -151,7 +153,13 @@ def what_is_known(folder: Path, classes: int, inputs: int | None) -> Known:
         ends = None
     if ends is not None and (ends.shape != (2, inputs) or not np.isfinite(ends).all()):
         ends = None
-    return Known(named_classes(names), ends, record["config"].get("task"))
+    settings = (record.get("source") or {}).get("settings", {})
+    rate, frame = settings.get("rate"), settings.get("frame", 1)
+    if record["config"].get("task") == "speech":
+        rate = speech.RATE
+    if type(frame) is not int or frame < 1 or inputs is None or inputs % frame:
+        frame = 1
+    return Known(named_classes(names), ends, rate, frame)
 
 
 def named_classes(names: Any) -> tuple[str, ...] | None:

@@ -52,7 +52,7 @@ class Stream:
             raise UsageError(f"stream: {str(error).removeprefix('stream: ')}") from None
         line, scores, ranges = LiveLine(self.json), None, known.ranges
         try:
-            for chunk in self._chunks(folded, known):
+            for chunk in framed(self._chunks(folded, known), known.frame):
                 _require_usable(chunk, folded)
                 outside = None if ranges is None else _outside(chunk[0], ranges)
                 if outside is not None:
@@ -81,7 +81,7 @@ class Stream:
 
         if deploy.holds_folded(models.find(self.model)):
             folded = deploy.load(self.model)
-            return folded, [f"layers.{number}" for number in range(len(folded.layers))], Known(None, None, None)
+            return folded, [f"layers.{number}" for number in range(len(folded.layers))], Known()
         model = open_model(self.model)
         names = [name for name, part in model.named_modules() if isinstance(part, Neuron | SpatialNeuron)]
         folded = deploy.fold(model)
@@ -89,8 +89,10 @@ class Stream:
         return dataclasses.replace(folded, class_names=folded.class_names or known.class_names), names, known
 
     def _chunks(self, folded: Any, known: Known) -> Iterator[Any]:
-        """The input as a stream takes it: values [1, steps, inputs] or tokens [1, steps]."""
+        """The input, not yet framed: values [1, steps, channels] or tokens [1, steps]."""
         import numpy as np
+
+        width = 1 if folded.tokens else len(folded.table) // known.frame
 
         if self.text:
             with self._opened() as lines:
@@ -100,11 +102,10 @@ class Stream:
             return
         ending = Path(self.file or "").suffix.lower()
         if ending in (".wav", ".npy"):
-            values = self._wav(folded, known) if ending == ".wav" else self._npy(folded)
+            values = self._wav(folded, known, width) if ending == ".wav" else self._npy(folded, width)
             for at in range(0, len(values), self.chunk):
                 yield np.array(values[None, at : at + self.chunk])
             return
-        width = 1 if folded.tokens else len(folded.table)
         with self._opened() as lines:
             steps = (_numbers(text, number, width, folded.tokens) for number, text in enumerate(lines, 1))
             # What a person or a sensor writes line by line is answered line by line.
@@ -127,9 +128,9 @@ class Stream:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise UsageError(f"stream: {name or 'standard input'} cannot be read: {reason}") from None
 
-    def _wav(self, folded: Any, known: Known) -> Any:
-        """The samples of a wav, [T, channels]."""
-        from ..data import DataError, speech
+    def _wav(self, folded: Any, known: Known, width: int) -> Any:
+        """The samples of a wav, [T, width]."""
+        from ..data import DataError
         from ..data.own.binary import read_wav
 
         file = Path(self.file or "")
@@ -139,16 +140,16 @@ class Stream:
             raise UsageError(f"stream: {str(error).removeprefix('from_path: ')}") from None
         except OSError as error:
             raise UsageError(f"stream: {file} cannot be read: {error.strerror}") from None
-        if folded.tokens or len(folded.table) != values.shape[1]:
+        if folded.tokens or width != values.shape[1]:
             channels = f"{values.shape[1]} channel{'s' if values.shape[1] > 1 else ''}"
-            takes = "tokens" if folded.tokens else f"{len(folded.table)} values at a step"
+            takes = "tokens" if folded.tokens else f"{width} values at a step"
             raise UsageError(f"stream: {file} is a wav of {channels}, but {self.model} takes {takes}")
-        if known.task == "speech" and rate != speech.RATE:
-            raise UsageError(f"stream: {file} must have {speech.RATE} samples a second, as in training, got {rate}")
+        if known.rate not in (None, rate):
+            raise UsageError(f"stream: {file} must have {known.rate} samples a second, as in training, got {rate}")
         return values
 
-    def _npy(self, folded: Any) -> Any:
-        """The array of an npy, [T] tokens or [T, inputs] values; long ones stay on the disk."""
+    def _npy(self, folded: Any, width: int) -> Any:
+        """The array of an npy, [T] tokens or [T, width] values; long ones stay on the disk."""
         import numpy as np
 
         from ..data.archives import BROKEN
@@ -161,10 +162,10 @@ class Stream:
             raise UsageError(f"stream: {self.file} cannot be read: {reason}") from None
         if not isinstance(array, np.ndarray):
             raise UsageError(f"stream: {self.file} must hold one array, got an archive")
-        if not folded.tokens and len(folded.table) == 1 and array.ndim == 1:
+        if not folded.tokens and width == 1 and array.ndim == 1:
             array = array[:, None]
         steps = array.shape[0] if array.ndim else 0
-        kinds, what, shape = "fiu", "numbers", [steps, len(folded.table)]
+        kinds, what, shape = "fiu", "numbers", [steps, width]
         if folded.tokens:
             kinds, what, shape = "iu", "integers", [steps]
         if array.dtype.kind not in kinds or list(array.shape) != shape:
@@ -182,6 +183,22 @@ class Stream:
         if any(len(symbol) > 1 and not symbol.startswith("<") for symbol in symbols):
             raise UsageError(f"stream: --text is for networks that read characters, {self.model} reads words")
         return {symbol: number for number, symbol in enumerate(symbols)}
+
+
+def framed(chunks: Iterable[Any], frame: int) -> Iterator[Any]:
+    """Join `frame` steps of chunks [1, steps, channels] into one; steps left over at the end are dropped."""
+    import numpy as np
+
+    if frame == 1:
+        yield from chunks
+        return
+    rest = None
+    for chunk in chunks:
+        steps = chunk if rest is None else np.concatenate([rest, chunk], 1)
+        whole = steps.shape[1] // frame
+        rest = steps[:, whole * frame :]
+        if whole:
+            yield steps[:, : whole * frame].reshape(1, whole, -1)
 
 
 def chunked(lines: Iterable[Sequence[Any]], size: int, *, at_once: bool) -> Iterator[Sequence[Any]]:

@@ -229,7 +229,7 @@ def _completed(reading: Reading, number: int, array: np.ndarray, values: np.ndar
         where, value = reading.where(number, int(step), int(channel)), array[step, channel]
         advice = ""
         if np.isnan(value):
-            advice = f"; missing={'|'.join(MISSING[1:])} fills such values"
+            advice = f"; the setting missing fills such values ({', '.join(MISSING[1:])})"
             advice += ", padded=True cuts them at the end" if padding and not reading.padded else ""
         raise reading.error("x", f"be finite in float32, {where} is {value}{advice}")
     return _filled(reading, number, values, nan), int(nan.sum())

@@ -173,7 +173,7 @@ WRONG = [
     ("a.csv", "", {}, "{file} must hold lines of a table, got none"),
     ("a.csv", "a,1,2\nb,1,x\na,1,2\n", {}, "{file}, line 2, column 3 must be a number, got 'x'"),
     ("a.csv", "a,1,2\n,1,3\n", {}, "{file}, line 2 must have a label in column 1, got an empty cell"),
-    ("a.csv", "a,1,2\nb,1,\nb,,4\n", {}, "x must be finite in float32, {file}, line 3, column 2 is nan; missing=zero|"),
+    ("a.csv", "a,1,2\nb,1,\nb,,4\n", {}, "x must be finite in float32, {file}, line 3, column 2 is nan; the setting missing fills such values"),
     ("a.csv", "a,1,2\nb,1,1e300\n", {}, "x must be finite in float32, {file}, line 2, column 3 is 1e+300"),
     ("a.csv", "a\nb\nc\n", {}, "{file}, line 1 must have a label and values, got one column; name the separator"),
     ("a.csv", "a/1/2\nb/3/4\n", {}, "{file}, line 1 must have a label and values, got one column"),

@@ -28,17 +28,19 @@ KINDS: dict[str, Callable[[Path, Settings], Recordings | None]] = {
     ".h5": events.read_events, ".hdf5": events.read_events, ".npz": binary.read_npz,
 }  # fmt: skip
 # Settings that say how files are read, whichever they are.
-READING = ("label", "id", "per_step", "separator", "bin", "pool", "units", "frame", "missing", "padded")
+READING = ("label", "id", "per_step", "separator", "bin", "pool", "units", "rate", "frame", "missing", "padded")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = ("train", "test", "validation")
+# Sound is framed so that recordings have at most so many steps on average, see docs/experiments/spoken-digits.md.
+SOUND = 500
 
 
 def from_path(
     path: str | os.PathLike[str], *, test: str | os.PathLike[str] | float | None = None,
     validation: str | os.PathLike[str] | float | None = 0.1, label: str | int | None = None,
     id: str | int | None = None, per_step: bool = False, separator: str | None = None, bin: float = 0.01,
-    pool: int = 1, units: int | None = None, frame: int = 1, missing: str = "refuse", padded: bool = True,
-    name: str | None = None, class_names: Sequence[str] | None = None,
+    pool: int = 1, units: int | None = None, rate: int | None = None, frame: int | None = None,
+    missing: str = "refuse", padded: bool = True, name: str | None = None, class_names: Sequence[str] | None = None,
 ) -> Task:  # fmt: skip
     """Make a task of files: npz, csv, tsv, txt, ts, h5, or a folder for each class.
 
@@ -58,7 +60,9 @@ def from_path(
         bin: Seconds in a time step, for events.
         pool: Neighbouring units that become one channel, for events.
         units: Number of units, for events; None is the largest that occurs.
-        frame: Consecutive steps that become one, with as many more channels: shorter sequences, e.g. of sound.
+        rate: Samples a second that wav files must have; None takes any, the same in all.
+        frame: Consecutive steps that become one, with as many more channels: shorter sequences. None: 1, and for wav
+            files a power of two with which recordings have at most 500 steps on average.
         missing: What to do with missing values, see `from_arrays`.
         padded: Whether missing values at the end of a sequence are padding, to be cut.
         name: Name of the task; None is that of the file.
@@ -74,15 +78,20 @@ def from_path(
         >>> task = from_path("machines.csv", label="state", test=0.2)
     """
     settings = Settings(
-        label=label, id=id, per_step=per_step, separator=separator, bin=bin, pool=pool, units=units
+        label=label, id=id, per_step=per_step, separator=separator, bin=bin, pool=pool, units=units,
+        rate=rate,
     )  # fmt: skip
-    if isinstance(frame, bool) or not isinstance(frame, int) or frame < 1:
+    if frame is not None and (isinstance(frame, bool) or not isinstance(frame, int) or frame < 1):
         raise DataError(f"from_path: frame must be a positive integer, got {frame!r}")
     reading = Reading("from_path", missing, padded)
     paths, held_out = _parts(path, test, validation)
     if settings.units is None and _kind(paths["train"]) in (".h5", ".hdf5"):
         settings = replace(settings, units=max(events.count_units(file) for file in paths.values()))
-    recordings = {split: _read(file, settings) for split, file in paths.items()}
+    recordings = {}
+    for split, file in paths.items():
+        recordings[split] = _read(file, settings)
+        settings = replace(settings, rate=recordings["train"].rate if settings.rate is None else settings.rate)
+    frame = _frame([*recordings.values()]) if frame is None else frame
     if paths["train"].suffix.lower() == ".npz" and "test" not in paths:
         own = binary.read_npz(paths["train"], settings, "test")
         recordings |= {} if own is None else {"test": own}
@@ -161,6 +170,17 @@ def _read(file: Path, settings: Settings) -> Recordings:
     if not recordings.x:
         raise DataError(f"from_path: {file} must hold sequences, got none")
     return recordings
+
+
+def _frame(recordings: list[Recordings]) -> int:
+    """How many steps become one unless the user says so: 1, except of sound; no more than any recording has."""
+    if recordings[0].rate is None:
+        return 1
+    lengths = [len(sequence) for each in recordings for sequence in each.x]
+    frame = 1
+    while sum(lengths) / len(lengths) > SOUND * frame and 2 * frame <= min(lengths):
+        frame *= 2
+    return frame
 
 
 def _framed(samples: Samples, frame: int) -> Samples:

@@ -68,13 +68,16 @@ def read_folder(folder: Path, settings: Settings) -> Recordings:
     if len(rates) > 1:
         (rate, file), (other, second) = [*rates.items()][:2]
         raise DataError(f"from_path: {second} must have {rate} samples a second like {file}, got {other}")
+    for rate, file in rates.items():
+        if settings.rate not in (None, rate):
+            raise DataError(f"from_path: {file} must have {settings.rate} samples a second, got {rate}")
     if not classes:
         raise DataError(f"from_path: {folder} must hold a folder for each class, got none")
 
     def where(sequence: int, step: int | None = None, channel: int | None = None) -> str:
         return places[sequence](sequence, step, channel)
 
-    return Recordings(x, y, where)
+    return Recordings(x, y, where, next(iter(rates), None))
 
 
 def read_one(file: Path, settings: Settings) -> tuple[np.ndarray, Where, int | None]:

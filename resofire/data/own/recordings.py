@@ -12,11 +12,15 @@ LARGEST = 4 * 2**30
 
 
 class Recordings(NamedTuple):
-    """Sequences [T] or [T, C] and their labels, as read, and the function that names the place of a value."""
+    """Sequences [T] or [T, C] and their labels, as read, and the function that names the place of a value.
+
+    Of sound also its samples a second.
+    """
 
     x: list[Any]
     y: list[Any]
     where: Where
+    rate: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,7 @@ class Settings:
     bin: float = 0.01
     pool: int = 1
     units: int | None = None
+    rate: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("label", "id"):
@@ -42,9 +47,9 @@ class Settings:
             raise DataError(f"from_path: separator must be one character, got {self.separator!r}")
         if isinstance(self.bin, bool) or not isinstance(self.bin, int | float) or not 0 < self.bin < float("inf"):
             raise DataError(f"from_path: bin must be a positive number of seconds, got {self.bin!r}")
-        for name in ("pool", "units"):
+        for name in ("pool", "units", "rate"):
             value = getattr(self, name)
-            if value is None and name == "units":
+            if value is None and name != "pool":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise DataError(f"from_path: {name} must be a positive integer, got {value!r}")
