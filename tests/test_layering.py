@@ -20,13 +20,14 @@ ALLOWED = {
     "recipes": {"ops", "nn", "models", "data", "train", "measure", "deploy"},
     "paper": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes",
               "clone"},
+    "compare": {"ops", "nn", "models", "data", "plot", "train", "measure", "recipes", "paper"},
     "automatic": {"ops", "nn", "models", "data", "train"},
     "estimator": {"ops", "nn", "models", "data", "train", "automatic"},
     "clone": set(),
     "extras": set(),
     "doctor": {"ops"},
     "commands": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes", "paper", "doctor",
-                 "clone", "automatic"},
+                 "clone", "automatic", "compare"},
     "cli": {"commands", "extras"},
 }  # fmt: skip
 ANYWHERE = {"atomic", "extras"}

@@ -17,9 +17,7 @@ from .. import data
 from ..atomic import write_atomic
 from ..models import build
 from ..ops import retain_buffers
-from ..train import RunConfig, RunError, Stopped, read, recorded, resume, train
-
-INTERRUPTED = 130
+from ..train import RunConfig, RunError, complete, read, recorded
 
 
 @dataclass(frozen=True)
@@ -89,22 +87,7 @@ class Workplace:
         }
 
     def _trained(self, config: RunConfig, task: data.Task, folder: Path) -> Trained:
-        known = (folder / "run.json").exists()
-        if known and RunConfig.from_json(read(folder)["config"]) != config:
-            raise RunError(f"reproduce: {folder} holds a run with other settings; move it away")
-        if recorded(folder) is None:
-            try:
-                if known:
-                    resume(folder, task)
-                else:
-                    train(config, task, folder)
-            except Stopped as stopped:
-                # Its own advice is to resume the run by itself, which would evaluate it on other sequences.
-                why = str(stopped).partition(";")[0]
-                how = "; the same command resumes it" if stopped.code == INTERRUPTED else ""
-                raise Stopped(f"{folder}: {why}{how}", stopped.code) from None
-        result = recorded(folder)
-        assert result is not None
+        result = complete("reproduce", config, task, folder)
         with (folder / "metrics.csv").open() as stream:
             return Trained(folder, config, result, list(csv.DictReader(stream)), len(task["train"]))
 
