@@ -39,9 +39,7 @@ class Budget:
     def __post_init__(self) -> None:
         given = [value for value in (self.minutes, self.epochs, self.steps) if value is not None]
         if len(given) != 1 or not given[0] > 0:
-            raise ValueError(
-                f"Budget: exactly one of minutes, epochs and steps must be given and positive, got {self!r}"
-            )
+            raise ValueError(f"Budget: exactly one of minutes, epochs, steps must be given and positive, got {self!r}")
 
     def __str__(self) -> str:
         return next(f"{value:g} {name}" for name, value in vars(self).items() if value is not None)

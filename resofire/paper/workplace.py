@@ -182,7 +182,7 @@ class Finished(NamedTuple):
 
 
 def finished(tasks: Container[str], *folders: Path) -> list[Finished]:
-    """Find finished runs under some folders, except those cut to a number of steps or selected on the test split."""
+    """Find finished runs under some folders, except those within a budget or selected on the test split."""
     runs = (_finished(file.parent, folder) for folder in folders for file in sorted(folder.glob("**/result.json")))
     return [run for run in runs if run is not None and run.config.task in tasks]
 
@@ -193,8 +193,9 @@ def _finished(run_folder: Path, folder: Path) -> Finished | None:
         config = RunConfig.from_json(read(run_folder)["config"])
     except RunError:
         return None
-    # Runs within a budget, those of the other pages, are cut to a number of steps.
-    if result is None or result.get("selected_on") != "validation" or config.steps is not None:
+    # Runs of the other pages are cut to a number of steps, those of a comparison may be cut to epochs: both have a plan.
+    planned = config.steps is not None or (run_folder.parent / "plan.json").exists()
+    if result is None or result.get("selected_on") != "validation" or planned:
         return None
     return Finished(config, {
         "task": config.task, "run": str(run_folder.relative_to(folder)), "recipe": config.name, "seed": config.seed,

@@ -29,7 +29,7 @@ def compare(*arguments, out):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_widths_are_solved_for(name):
-    """No width next to the chosen one comes nearer."""
+    """No width next to the chosen one comes nearer; that of a Transformer is a multiple of 4."""
     contender, recipe = NETWORKS[name], digits_small()
     for parameters in (6_000, 60_000):
         config = contender.sized(recipe, 64.0, parameters)
@@ -39,7 +39,7 @@ def test_widths_are_solved_for(name):
         else:
             others = [replace(config, features=config.features + d) for d in widths]
         errors = [abs(network_size(each).weights - parameters) for each in others]
-        assert min(errors) == errors[1] < 0.1 * parameters
+        assert min(errors) == errors[1] < 0.15 * parameters
 
 
 def test_a_size_out_of_reach_is_refused():
@@ -154,5 +154,5 @@ def test_bad_arguments_get_one_sentence(arguments, sentence, tmp_path, monkeypat
 
 def test_exactly_one_budget():
     assert str(Budget(minutes=1.5)) == "1.5 minutes"
-    with pytest.raises(ValueError, match="exactly one of minutes, epochs and steps must be given and positive"):
+    with pytest.raises(ValueError, match="exactly one of minutes, epochs, steps must be given and positive"):
         Budget()
