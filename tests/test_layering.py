@@ -21,13 +21,14 @@ ALLOWED = {
     "report": {"ops", "nn", "models", "data", "train", "measure", "deploy"},
     "paper": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes",
               "report", "clone"},
+    "compare": {"ops", "nn", "models", "data", "plot", "train", "measure", "recipes", "paper", "report"},
     "automatic": {"ops", "nn", "models", "data", "train"},
     "estimator": {"ops", "nn", "models", "data", "train", "automatic"},
     "clone": set(),
     "extras": set(),
     "doctor": {"ops"},
     "commands": {"ops", "nn", "models", "data", "plot", "train", "measure", "deploy", "recipes", "paper", "doctor",
-                 "report", "clone", "automatic"},
+                 "report", "clone", "automatic", "compare"},
     "cli": {"commands", "extras"},
 }  # fmt: skip
 ANYWHERE = {"atomic", "extras"}

@@ -6,6 +6,7 @@ What a command needs is imported when it runs: `resofire --help` must not wait f
 from typing import Any
 
 from .bench import Bench
+from .compare import Compare
 from .data import Data
 from .doctor import Doctor
 from .evaluate import Evaluate
@@ -20,8 +21,8 @@ from .train import Train, parse_train
 from .usage import UsageError, hint
 
 COMMANDS: dict[str, Any] = {
-    "train": Train, "fit": Fit, "evaluate": Evaluate, "measure": Measure, "export": Export, "stream": Stream,
-    "report": Report, "data": Data, "bench": Bench, "paper": Paper, "doctor": Doctor,
+    "train": Train, "fit": Fit, "evaluate": Evaluate, "measure": Measure, "compare": Compare, "export": Export,
+    "stream": Stream, "report": Report, "data": Data, "bench": Bench, "paper": Paper, "doctor": Doctor,
 }  # fmt: skip
 ALIASES = {"reproduce": "paper"}
 

@@ -53,22 +53,22 @@ def import_flags() -> str:
     return "".join(f" {FLAG} {name}" for name in dict.fromkeys(_imported))
 
 
-def call(target: str) -> Any:
+def call(target: str, owner: str = "train:") -> Any:
     """The result of a function without arguments, given as "package.module:function".
 
     Raises:
         UsageError: There is no such function, or it fails.
     """
     module_name, _, name = target.partition(":")
-    module = import_module(module_name, "train:")
+    module = import_module(module_name, owner)
     function = getattr(module, name, None)
     if not callable(function):
         names = [each for each, value in vars(module).items() if callable(value)]
-        raise UsageError(f"train: {module_name} has no function {name!r}{hint(name, names)}")
+        raise UsageError(f"{owner} {module_name} has no function {name!r}{hint(name, names)}")
     try:
         return function()
     except Exception as error:
-        raise UsageError(f"train: {target} failed: {_described(error)}") from error
+        raise UsageError(f"{owner} {target} failed: {_described(error)}") from error
 
 
 def _described(error: Exception) -> str:

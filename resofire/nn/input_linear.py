@@ -10,4 +10,6 @@ class InputLinear(nn.Linear):
     """`nn.Linear`, same initialisation and state dict; how it runs is said in `resofire.ops.narrow_linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) if autocast_on(x) else narrow_linear(x, self.weight, self.bias)
+        if autocast_on(x) or self.bias is None:
+            return super().forward(x)
+        return narrow_linear(x, self.weight, self.bias)

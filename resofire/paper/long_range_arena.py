@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from ..models.storage import SHIPPED
 from ..plot import figure, hatches, styled
+from .equal_budget import comparisons, section
 from .pages import table
 from .workplace import Workplace, finished
 
@@ -36,7 +37,12 @@ BEST = (60.23, 86.52, 90.22, 88.21, 93.68, 94.82)
 
 def run(workplace: Workplace) -> dict[str, Any]:
     # Where `resofire train` and where these experiments put their runs.
-    return {"shipped": collected(SHIPPED), "trained": collected(Path("runs"), workplace.runs)}
+    folders = Path("runs"), workplace.runs
+    return {
+        "shipped": collected(SHIPPED),
+        "trained": collected(*folders),
+        "equal_budget": comparisons(TASKS, *folders),
+    }
 
 
 def collected(*folders: Path) -> dict[str, dict[str, Any]]:
@@ -93,6 +99,8 @@ the other pages here, do not count. The average is over the five tasks without P
 {_runs(kinds)}
 
 {_compared(result)} Best published is the best spiking network of each task that we know of. {_averages()}
+
+{section(result.get("equal_budget", ()))}
 """
 
 

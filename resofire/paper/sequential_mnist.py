@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from ..models.storage import SHIPPED
 from ..plot import figure, lines, styled
+from .equal_budget import comparisons, section
 from .pages import percentages, table
 from .workplace import Workplace, finished
 
@@ -49,7 +50,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
             if each.config.seed != config.seed and replace(each.config, seed=config.seed) == config
         }
         seeds[row["run"]] = [row, *(others[seed] for seed in sorted(others))]
-    return {"seeds": seeds}
+    return {"seeds": seeds, "equal_budget": comparisons(NETWORKS, Path("runs"), workplace.runs)}
 
 
 @styled
@@ -99,6 +100,8 @@ not state which one it uses. "Clock": evenly spaced channels, and an initial pos
 
 What differs from the paper: our blocks are residual and normed, its network is a plain stack; our training images are
 augmented (without augmentation an earlier sMNIST run reached 99.07); and there is one seed where no other is listed.
+
+{section(result.get("equal_budget", ()))}
 """
 
 

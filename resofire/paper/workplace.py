@@ -17,9 +17,7 @@ from .. import data
 from ..atomic import write_atomic
 from ..models import build
 from ..ops import retain_buffers
-from ..train import RunConfig, RunError, Stopped, read, recorded, resume, train
-
-INTERRUPTED = 130
+from ..train import RunConfig, RunError, complete, read, recorded
 
 
 @dataclass(frozen=True)
@@ -89,22 +87,7 @@ class Workplace:
         }
 
     def _trained(self, config: RunConfig, task: data.Task, folder: Path) -> Trained:
-        known = (folder / "run.json").exists()
-        if known and RunConfig.from_json(read(folder)["config"]) != config:
-            raise RunError(f"reproduce: {folder} holds a run with other settings; move it away")
-        if recorded(folder) is None:
-            try:
-                if known:
-                    resume(folder, task)
-                else:
-                    train(config, task, folder)
-            except Stopped as stopped:
-                # Its own advice is to resume the run by itself, which would evaluate it on other sequences.
-                why = str(stopped).partition(";")[0]
-                how = "; the same command resumes it" if stopped.code == INTERRUPTED else ""
-                raise Stopped(f"{folder}: {why}{how}", stopped.code) from None
-        result = recorded(folder)
-        assert result is not None
+        result = complete("reproduce", config, task, folder)
         with (folder / "metrics.csv").open() as stream:
             return Trained(folder, config, result, list(csv.DictReader(stream)), len(task["train"]))
 
@@ -199,7 +182,7 @@ class Finished(NamedTuple):
 
 
 def finished(tasks: Container[str], *folders: Path) -> list[Finished]:
-    """Find finished runs under some folders, except those cut to a number of steps or selected on the test split."""
+    """Find finished runs under some folders, except those within a budget or selected on the test split."""
     runs = (_finished(file.parent, folder) for folder in folders for file in sorted(folder.glob("**/result.json")))
     return [run for run in runs if run is not None and run.config.task in tasks]
 
@@ -210,8 +193,9 @@ def _finished(run_folder: Path, folder: Path) -> Finished | None:
         config = RunConfig.from_json(read(run_folder)["config"])
     except RunError:
         return None
-    # Runs within a budget, those of the other pages, are cut to a number of steps.
-    if result is None or result.get("selected_on") != "validation" or config.steps is not None:
+    # Runs of the other pages are cut to a number of steps, those of a comparison may be cut to epochs: both have a plan.
+    planned = config.steps is not None or (run_folder.parent / "plan.json").exists()
+    if result is None or result.get("selected_on") != "validation" or planned:
         return None
     return Finished(config, {
         "task": config.task, "run": str(run_folder.relative_to(folder)), "recipe": config.name, "seed": config.seed,

@@ -1,0 +1,112 @@
+"""resofire compare: networks under the same budget, in one table."""
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from .imports import call
+from .parsing import Count, Folder, Switch
+from .runs import load_task
+from .usage import UsageError, require_one_of, require_positive, require_writable, writing
+
+Minutes = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Train networks under the same budget at the same size: one table."""
+
+    task: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TASK")]
+    """A recipe: its data and training settings are those of all networks."""
+    networks: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NETWORK")]
+    """Networks to compare, see docs/baselines.md, or package.module:function, which returns the config of a network, a
+    block, or the neuron of SD-TCM blocks. list shows them."""
+    minutes: Minutes = None
+    """Budget of each run; turned into a number of steps once. Default: 5, unless another budget is given."""
+    epochs: Count = None
+    """Budget of each run in epochs."""
+    steps: Count = None
+    """Budget of each run in steps."""
+    parameters: Count = None
+    """Parameters of each network, which decide its width. Default: those of the recipe's network."""
+    seeds: int = 1
+    """Runs of each network."""
+    out: Folder = None
+    """Folder of the comparison; the same command resumes it. Default: runs/compare-TASK-BUDGET."""
+    html: Switch = False
+    """Also write compare.html."""
+    data_dir: Folder = None
+    """Folder with the files of the data set; see resofire data --help."""
+
+    def run(self) -> int:
+        from .. import compare, train
+        from ..recipes import RECIPES
+        from .output import print_table
+
+        if self.networks == ("list",):
+            print_table([(name, each.title) for name, each in compare.NETWORKS.items()])
+            return 0
+        require_one_of("compare: TASK", self.task, RECIPES)
+        for name in ("epochs", "steps", "parameters", "seeds"):
+            require_positive(f"compare: --{name}", getattr(self, name))
+        if self.html and importlib.util.find_spec("resofire.report") is None:
+            raise UsageError("compare: --html needs resofire.report, which this version does not have")
+        budget = self._budget()
+        out = self.out or Path("runs") / f"compare-{self.task}-{str(budget).replace(' ', '-')}"
+        require_writable("compare: --out", out / "compare.json")
+        recipe = RECIPES[self.task]()
+        try:
+            comparison = compare.Comparison(
+                recipe=recipe, contenders={name: self._contender(name) for name in self.networks}, budget=budget,
+                parameters=self.parameters, seeds=self.seeds, folder=out,
+            )  # fmt: skip
+            task = load_task(recipe, self.data_dir)
+            with writing("compare: --out", out):
+                result = compare.run(comparison, task, lambda table: compare.write(table, out))
+        except train.Stopped as stopped:
+            print(f"resofire: {stopped}", file=sys.stderr)
+            return stopped.code
+        except (train.RunError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        print(compare.markdown(result))
+        print(f"in {out / 'compare.md'}; the runs are in {out}")
+        if self.html:
+            self._page(comparison, out / "compare.html")
+        return 0
+
+    def _budget(self) -> Any:
+        from .. import compare
+
+        given = {name: value for name in ("minutes", "epochs", "steps") if (value := getattr(self, name)) is not None}
+        if len(given) > 1:
+            raise UsageError(f"compare: give one of --minutes, --epochs and --steps, got {' and '.join(given)}")
+        if self.minutes is not None and not 0 < self.minutes < float("inf"):
+            raise UsageError(f"compare: --minutes must be a positive number, got {self.minutes:g}")
+        return compare.Budget(**(given or {"minutes": 5.0}))
+
+    def _contender(self, name: str) -> Any:
+        from .. import compare
+
+        if ":" in name:
+            return compare.own(name, call(name, "compare:"))
+        require_one_of("compare: NETWORK", name, [*compare.NETWORKS, "package.module:function"])
+        return compare.NETWORKS[name]
+
+    def _page(self, comparison: Any, file: Path) -> None:
+        """The page of `resofire.report` about all runs."""
+        from ..atomic import write_atomic
+
+        report = importlib.import_module("resofire.report")
+        runs = {f"{name}, seed {seed}": comparison.run_folder(name, seed) for name in comparison.contenders
+                for seed in range(self.seeds)}  # fmt: skip
+        data = report.comparison_data(
+            list(runs.values()), title=f"{self.task}: equal budget", names=list(runs), data_dir=self.data_dir
+        )
+        with writing("compare: --html", file):
+            write_atomic(file, report.page(data).encode())
+        print(f"page in {file}")

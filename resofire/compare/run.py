@@ -1,0 +1,153 @@
+"""A comparison from its settings to its table: plan once, train or resume every network and seed, collect.
+
+plan.json       budget, and the whole config of each network: its width, and its steps within a budget of minutes
+NETWORK-SEED/   the runs, as `resofire train` writes them
+compare.json    the table, with compare.md and the figure; written after each run
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import train
+from ..atomic import write_atomic
+from ..data import Task
+from ..ops import retain_buffers
+from ..train import RunConfig, RunError
+from ..train.memory import network_size
+from .memory import peak_memory
+from .networks import Contender
+from .table import row
+
+PLAN = "plan.json"
+# In a run within a number of steps.
+VALIDATIONS = 5
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every run may take; exactly one is given."""
+
+    minutes: float | None = None
+    epochs: int | None = None
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.minutes, self.epochs, self.steps) if value is not None]
+        if len(given) != 1 or not given[0] > 0:
+            raise ValueError(f"Budget: exactly one of minutes, epochs, steps must be given and positive, got {self!r}")
+
+    def __str__(self) -> str:
+        return next(f"{value:g} {name}" for name, value in vars(self).items() if value is not None)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared.
+
+    Attributes:
+        recipe: Task, optimiser, schedule and augmentation of all runs, and the network that the others replace.
+        contenders: The networks by name.
+        budget: Of each run.
+        parameters: Of each network; None: those of the recipe's network, and networks of a size of their own keep it.
+        seeds: Runs of each network, with seeds 0, 1, …
+        folder: Where all of it is kept.
+    """
+
+    recipe: RunConfig
+    contenders: dict[str, Contender]
+    budget: Budget
+    parameters: int | None
+    seeds: int
+    folder: Path
+
+    def run_folder(self, name: str, seed: int) -> Path:
+        return self.folder / f"{name.replace(':', '.')}-{seed}"
+
+
+def run(
+    comparison: Comparison, task: Task, done: Callable[[dict[str, Any]], object] = lambda table: None
+) -> dict[str, Any]:
+    """Train every network with every seed; what is finished is read, what was interrupted is resumed.
+
+    Args:
+        comparison: What is compared.
+        task: The data of its recipe.
+        done: Called with the table so far after each run.
+
+    Returns:
+        The table, a dict for JSON; see `table`.
+
+    Raises:
+        RunError: The folder holds another comparison, or a run cannot begin.
+        Stopped: A run was interrupted; the same call resumes it.
+    """
+    plan = _plan(comparison, task)
+    result: dict[str, Any] = {
+        "task": comparison.recipe.task,
+        "recipe": comparison.recipe.name,
+        "budget": vars(comparison.budget),
+        "threads": torch.get_num_threads(),
+        "rows": [],
+    }
+    finished: dict[str, list[tuple[Path, dict[str, Any]]]] = {name: [] for name in comparison.contenders}
+    rows: dict[str, dict[str, Any]] = {}
+    for seed in range(comparison.seeds):
+        for name, contender in comparison.contenders.items():
+            config = replace(RunConfig.from_json(plan["networks"][name]["config"]), seed=seed)
+            folder = comparison.run_folder(name, seed)
+            finished[name].append((folder, train.complete("compare", config, task, folder)))
+            about = {"network": name, "title": contender.title, "peak_memory": plan["networks"][name]["peak_memory"]}
+            rows[name] = {**about, **row(config, task, finished[name], contender.published)}
+            result["rows"] = [rows[each] for each in comparison.contenders if each in rows]
+            done(result)
+    return result
+
+
+def _plan(comparison: Comparison, task: Task) -> dict[str, Any]:
+    """The plan of a comparison, extended by the networks that are new to it."""
+    file = comparison.folder / PLAN
+    request = {
+        "recipe": comparison.recipe.to_json(),
+        "budget": vars(comparison.budget),
+        "parameters": comparison.parameters,
+    }
+    plan: dict[str, Any] = {**request, "networks": {}}
+    if file.exists():
+        try:
+            plan = json.loads(file.read_text("utf-8"))
+            known = {name: plan[name] for name in request}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RunError(f"compare: {file} cannot be read: {error}; choose another --out") from None
+        # Tuples come back from JSON as lists.
+        if known != json.loads(json.dumps(request)):
+            raise RunError(f"compare: {comparison.folder} holds another comparison; choose another --out")
+    retain_buffers()
+    for name, contender in comparison.contenders.items():
+        if name not in plan["networks"]:
+            config = _planned(comparison, contender, task)
+            plan["networks"][name] = {"config": config.to_json(), "peak_memory": peak_memory(config, task)}
+            comparison.folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(file, (json.dumps(plan, indent=1) + "\n").encode())
+    return plan
+
+
+def _planned(comparison: Comparison, contender: Contender, task: Task) -> RunConfig:
+    """The run of a network: its width, and its number of steps."""
+    recipe, budget = comparison.recipe, comparison.budget
+    parameters = comparison.parameters
+    if parameters is None and not contender.fixed:
+        parameters = network_size(recipe.model).weights
+    model = contender.sized(recipe, float(task["train"].lengths.mean()), parameters)
+    config = replace(recipe, model=model, **contender.settings)
+    if budget.epochs is not None:
+        return replace(config, epochs=budget.epochs, steps=None, validate_every=None)
+    steps = budget.steps
+    if budget.minutes is not None:
+        steps = train.steps_within(config, task, budget.minutes, VALIDATIONS)
+    assert steps is not None
+    return replace(config, steps=steps, validate_every=max(1, steps // VALIDATIONS))
