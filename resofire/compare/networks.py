@@ -111,7 +111,7 @@ def _encoder(base: NetworkConfig) -> EncoderConfig:
 
 def _with_block(base: NetworkConfig, block: Config) -> EncoderConfig:
     """The recipe's network with other blocks. They bring their norms along, and a last one follows them."""
-    return replace(_encoder(base), block=block, prenorm=True, last_norm=True, clock=0.0, rate_target=None)
+    return replace(_encoder(base), block=block, prenorm=True, last_norm=True, positional_bias=0.0, rate_target=None)
 
 
 def _blocks(title: str, config: type[Config], given: dict[str, Any], **options: Any) -> Contender:
@@ -142,7 +142,7 @@ def _plain(config: FeedforwardConfig) -> Callable[[NetworkConfig, float], Networ
 SLOWER = {"lr": 1e-3}
 NETWORKS: dict[str, Contender] = {
     "sdtcm": Contender("SD-TCM", lambda base, length: _encoder(base), published="sdtcm"),
-    "sdtcm-lif": Contender("SD-TCM, LIF", lambda base, length: replace(_encoder(base), neuron=LIFConfig(), clock=0.0)),
+    "sdtcm-lif": Contender("SD-TCM, LIF", lambda base, length: replace(_encoder(base), neuron=LIFConfig(), positional_bias=0.0)),
     "s4d": _blocks("S4D", S4DConfig, {"states": STATES}, published="s4"),
     "transformer": _blocks("Transformer", TransformerConfig, {"heads": 2}, multiple=4, settings=SLOWER),
     "binary-s4d": _blocks("Binary S4D", BinaryS4DConfig, {"states": STATES}, published="binary-s4d"),

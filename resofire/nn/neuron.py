@@ -5,6 +5,7 @@ class runs it over whole, packed, reversed or carried sequences, step by step, a
 returned, never kept.
 """
 
+import contextlib
 import math
 from collections import namedtuple
 from collections.abc import Mapping
@@ -39,7 +40,21 @@ class Trace:
         return states[name]
 
 
-class Neuron(Firing, Configurable):
+class _Registered(type):
+    """Registers the graph of a neuron's equation as soon as the neuron exists, for torch.compile and torch.export.
+
+    They take the graph that belongs to the settings of `__init__`; a plain call traces again when a setting changes.
+    """
+
+    def __call__(cls, *args: Any, **settings: Any) -> Any:
+        neuron = super().__call__(*args, **settings)
+        # Whatever is wrong with the equation is said when it runs.
+        with contextlib.suppress(Exception), torch.no_grad():
+            neuron._graph_key = equation.register(neuron._equation(torch.empty(1, 0, neuron.features)))
+        return neuron
+
+
+class Neuron(Firing, Configurable, metaclass=_Registered):
     """A temporal neuron over `features` channels, defined by the equation of one time step.
 
     A subclass gives `states`, `coefficients` and `dynamics`; it gets `config`, `forward`, `scan`, `step`,
@@ -66,6 +81,7 @@ class Neuron(Firing, Configurable):
 
     states: ClassVar[tuple[str, ...]] = ()
     """The names of the per-channel states, zero at the start. May be a property."""
+    _graph_key: str | None = None
 
     def __init__(self, features: int, *, surrogate: Surrogate = ATan()) -> None:  # noqa: B008 - frozen
         super().__init__()
@@ -170,7 +186,7 @@ class Neuron(Firing, Configurable):
                 form = list(value.shape)
                 raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {form}")
         c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
-        return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate)
+        return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate, self._graph_key)
 
     def extra_repr(self) -> str:
         return f"{self.features}, {self.surrogate}"

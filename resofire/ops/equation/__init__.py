@@ -42,6 +42,7 @@ __all__ = [
     "program_of",
     "record",
     "recurrent_scan",
+    "register",
     "scan",
     "step",
     "why_not_compiled",
@@ -57,6 +58,8 @@ def program_of(dynamics: Dynamics) -> Program:
         Untraceable: It uses an operation that cannot be compiled.
         BranchError: It branches on a value.
     """
+    if dynamics.key is not None and torch.compiler.is_compiling():
+        return operator.registered(dynamics.key)[0]
     names = (tuple(dynamics.state_type._fields), tuple(dynamics.coefficients._fields))
     mark = _mark(dynamics.function)
     if mark is None:
@@ -67,6 +70,15 @@ def program_of(dynamics: Dynamics) -> Program:
             _traced.clear()
         _traced[place] = trace(dynamics.function, *names, dynamics.owner)
     return _traced[place]
+
+
+def register(dynamics: Dynamics) -> str:
+    """Keep the graph of a neuron's equation for the operators of this process; returns its key.
+
+    Raises:
+        Untraceable, BranchError: As `program_of`.
+    """
+    return operator.register(program_of(dynamics), dynamics.owner)
 
 
 def _mark(function: Any) -> Any:
@@ -142,7 +154,7 @@ def _compiled_key(dynamics: Dynamics, current: Tensor) -> str | None:
     if not on_gpu and why_not_numba(current, dynamics.surrogate) is not None:
         return None
     try:
-        return operator.register(program_of(dynamics), dynamics.owner)
+        return register(dynamics)
     except Untraceable:
         return None
 

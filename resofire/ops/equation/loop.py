@@ -22,6 +22,7 @@ class Dynamics(NamedTuple):
         state_type: The NamedTuple of the states.
         coefficients: The object `c`: a NamedTuple of tensors, each [] or [N].
         surrogate: The derivative of `spike`.
+        key: The key under which its graph is registered, for torch.compile, which cannot follow the tracing.
     """
 
     owner: str
@@ -29,6 +30,7 @@ class Dynamics(NamedTuple):
     state_type: Any
     coefficients: Any
     surrogate: Surrogate
+    key: str | None = None
 
     def rows(self, lanes: int) -> Tensor:
         """The coefficients as one tensor [K, lanes] for at least one coefficient."""
