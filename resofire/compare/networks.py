@@ -142,7 +142,9 @@ def _plain(config: FeedforwardConfig) -> Callable[[NetworkConfig, float], Networ
 SLOWER = {"lr": 1e-3}
 NETWORKS: dict[str, Contender] = {
     "sdtcm": Contender("SD-TCM", lambda base, length: _encoder(base), published="sdtcm"),
-    "sdtcm-lif": Contender("SD-TCM, LIF", lambda base, length: replace(_encoder(base), neuron=LIFConfig(), positional_bias=0.0)),
+    "sdtcm-lif": Contender(
+        "SD-TCM, LIF", lambda base, length: replace(_encoder(base), neuron=LIFConfig(), positional_bias=0.0)
+    ),
     "s4d": _blocks("S4D", S4DConfig, {"states": STATES}, published="s4"),
     "transformer": _blocks("Transformer", TransformerConfig, {"heads": 2}, multiple=4, settings=SLOWER),
     "binary-s4d": _blocks("Binary S4D", BinaryS4DConfig, {"states": STATES}, published="binary-s4d"),

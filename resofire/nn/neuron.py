@@ -6,6 +6,7 @@ returned, never kept.
 """
 
 import contextlib
+import inspect
 import math
 from collections import namedtuple
 from collections.abc import Mapping
@@ -52,6 +53,12 @@ class _Registered(type):
         with contextlib.suppress(Exception), torch.no_grad():
             neuron._graph_key = equation.register(neuron._equation(torch.empty(1, 0, neuron.features)))
         return neuron
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """That of `__init__`, which help and editors would not find behind `__call__`."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc] # on the class, on purpose
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 class Neuron(Firing, Configurable, metaclass=_Registered):
