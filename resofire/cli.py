@@ -111,7 +111,7 @@ def _command(arguments: list[str], modules: list[str], import_module: Any) -> An
     for module in modules:
         import_module(module)
     command = parse_command(arguments)
-    if hasattr(command, "model") or hasattr(command, "runs"):
+    if any(hasattr(command, name) for name in ("model", "runs", "folder")):
         # Its network needs torch: better here, where a signal ends the import at once.
         from .commands.runs import preload
 

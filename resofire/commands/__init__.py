@@ -10,6 +10,7 @@ from .compare import Compare
 from .data import Data
 from .doctor import Doctor
 from .evaluate import Evaluate
+from .explore import Explore
 from .export import Export
 from .fit import Fit
 from .measure import Measure
@@ -19,10 +20,12 @@ from .report import Report
 from .stream import Stream
 from .train import Train, parse_train
 from .usage import UsageError, hint
+from .watch import Watch
 
 COMMANDS: dict[str, Any] = {
     "train": Train, "fit": Fit, "evaluate": Evaluate, "measure": Measure, "compare": Compare, "export": Export,
-    "stream": Stream, "report": Report, "data": Data, "bench": Bench, "paper": Paper, "doctor": Doctor,
+    "stream": Stream, "report": Report, "watch": Watch, "explore": Explore, "data": Data, "bench": Bench,
+    "paper": Paper, "doctor": Doctor,
 }  # fmt: skip
 ALIASES = {"reproduce": "paper"}
 

@@ -11,6 +11,7 @@ require("train", __name__)
 
 from .collect import Request, run_data
 from .comparison import comparison_data
+from .explorer import explorer_page
 from .page import page
 
-__all__ = ["Request", "comparison_data", "page", "run_data"]
+__all__ = ["Request", "comparison_data", "explorer_page", "page", "run_data"]

@@ -50,11 +50,33 @@ def page(data: dict[str, Any], live: str = "") -> str:
         The whole document. Names from the run are text in it and nothing else: they are escaped, and a policy in its
         head lets no other script run than those of the page.
     """
-    scripts = [_script(plotly.offline.get_plotlyjs()), *(_script(source(name)) for name in SCRIPTS[data["kind"]])]
-    return _environment().get_template("report.html").render(
-        title=f"{data['title']} · Resofire", sections=SECTIONS[data["kind"]], live=live, version=__version__,
-        css=markupsafe.Markup(source("report.css")), scripts=scripts, data=embedded(data),
-        hashes=markupsafe.Markup(" ".join(map(_hash, scripts))),
+    kind = data["kind"]
+    return render(
+        "report.html", styles=("report.css",), scripts=SCRIPTS[kind], first=plotly.offline.get_plotlyjs(), data=data,
+        title=f"{data['title']} · Resofire", sections=SECTIONS[kind], live=live, version=__version__,
+    )  # fmt: skip
+
+
+def render(
+    template: str, *, styles: tuple[str, ...], scripts: tuple[str, ...], data: Any, first: str = "", **values: Any
+) -> str:
+    """A template of the pages with its styles, scripts and data inside.
+
+    Args:
+        template: Its file.
+        styles: Files of its styles.
+        scripts: Files of its scripts.
+        data: What the scripts read, as JSON.
+        first: The text of a script that comes before them.
+        values: What else the template names.
+    """
+    texts = [_script(text) for text in (first, *map(source, scripts)) if text]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGES), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template(template).render(
+        css=markupsafe.Markup("".join(map(source, styles))), scripts=texts, data=embedded(data),
+        hashes=markupsafe.Markup(" ".join(map(_hash, texts))), **values,
     )  # fmt: skip
 
 
@@ -69,10 +91,6 @@ def embedded(data: Any) -> markupsafe.Markup:
 def source(name: str) -> str:
     """A file of the pages."""
     return (PAGES / name).read_text("utf-8")
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(loader=jinja2.FileSystemLoader(PAGES), autoescape=True, undefined=jinja2.StrictUndefined)
 
 
 def _script(text: str) -> markupsafe.Markup:

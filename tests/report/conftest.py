@@ -101,3 +101,12 @@ def opened(browser):
 
 def _local(address):
     return address.startswith(("file:", "data:", "blob:", "http://127.0.0.1:"))
+
+
+def visible_charts(page, selector):
+    """How many charts have a size and something drawn in them."""
+    return page.eval_on_selector_all(
+        selector,
+        "all => all.filter((each) => each.clientWidth > 100 && each.clientHeight > 60 && "
+        "each.querySelector('path, polyline, image, canvas, rect')).length",
+    )
