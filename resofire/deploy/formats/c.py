@@ -121,13 +121,13 @@ class FloatNetwork(FloatFormat):
     """A network to export in floats; also verified in double, by a second header."""
 
     folded: Folded
+    """In float32."""
     name: str
     samples: list[Array]
 
     def files(self) -> dict[str, str]:
         """The texts of the folder, by name."""
-        samples = c_run.short_samples(self.samples)
-        real = "float" if self.folded.dtype == np.float32 else "double"
+        samples, real = c_run.short_samples(self.samples), "float"
         scores = [np.atleast_2d(run(self.folded, x).scores)[-1] for x in samples]
         tolerance = TEST_TOLERANCE * (1 + max(float(np.abs(each).max()) for each in scores))
         test = c_run.self_test(
@@ -199,7 +199,7 @@ def prepare(
     if numbers == "float":
         if options:
             raise ValueError(f"{next(iter(options))} is for fixed point, got numbers 'float'")
-        return FloatNetwork(folded, identifier(name), samples)
+        return FloatNetwork(folded.astype(np.float32), identifier(name), samples)
     if folded.equation_owner is not None:
         raise ValueError(
             f"fixed point takes PRF and LIF neurons, got {folded.equation_owner}; in floats any neuron can be written "
