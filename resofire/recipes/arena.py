@@ -73,6 +73,13 @@ def text() -> RunConfig:
 
 
 @recipe
+def text_medium() -> RunConfig:
+    """Three bidirectional blocks of 152 channels, 10 epochs, more dropout and smoothing."""
+    model = replace(TEXT_WIDE, features=152, depth=3, bidirectional=True, dropout=0.2)
+    return replace(text_small(), name="text-medium", model=model, label_smoothing=0.1, gradient_dtype="auto")
+
+
+@recipe
 def text_small() -> RunConfig:
     """Three blocks of 128 channels, 10 epochs."""
     return replace(text(), name="text-small", model=replace(TEXT_WIDE, features=128, depth=3), batch=32, epochs=10)

@@ -73,7 +73,7 @@ def test_every_recipe_is_a_constant_config_that_fits_its_data_set():
 
 def test_smaller_recipes_are_smaller():
     small = [name for name in RECIPES if name.endswith(("-small", "-medium"))]
-    assert len(small) == 16
+    assert len(small) == 17
     for name in small:
         whole = name.rpartition("-")[0]
         one, other = RECIPES[name](), RECIPES[whole]()
@@ -83,6 +83,7 @@ def test_smaller_recipes_are_smaller():
         model = RECIPES[name]().model
         assert (model.depth, model.features, model.bidirectional, RECIPES[name]().epochs) == (6, 128, True, epochs)
         assert parameters(name) <= 400_000
+    assert parameters("text-medium") <= 250_000
     assert [RECIPES[name]().model.features for name in ("films", "films-small")] == [128, 64]
 
 
