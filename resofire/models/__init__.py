@@ -1,5 +1,7 @@
 """Whole networks, each made from a frozen config: model(x, *, lengths=None, cu_seqlens=None) -> logits."""
 
+# Networks of them can be loaded wherever this package is imported.
+from . import baselines as baselines
 from .classifier import Classifier, ClassifierConfig
 from .config import NetworkConfig
 from .feedforward import Feedforward, FeedforwardConfig

@@ -25,22 +25,24 @@ def powers(decay: Tensor, length: int) -> Tensor:
     return table[:length]
 
 
-def convolve(signal: Tensor, kernel: Tensor, ahead: Tensor | None = None) -> Tensor:
-    """The convolution of a real signal [B, T, N] with real kernels along T.
+def convolve(signal: Tensor, kernel: Tensor, ahead: Tensor | None = None, *, dim: int = 1) -> Tensor:
+    """The convolution of a real signal with real kernels along time.
 
     Args:
-        signal: x.
-        kernel: K [T, N], of the present and the past: y_t = Σ_k K_k x_{t-k}.
-        ahead: A kernel [T, N] of the future, added to that: Σ_k ahead_k x_{t+1+k}; None: causal.
+        signal: x [B, T, N], or [B, N, T] with dim 2.
+        kernel: K [T, N] or [N, T], of the present and the past: y_t = Σ_k K_k x_{t-k}.
+        ahead: A kernel of the future, added to that: Σ_k ahead_k x_{t+1+k}; None: causal.
+        dim: Where time is in the signal.
     """
-    length = signal.shape[1]
+    length = signal.shape[dim]
     size = fast_size(2 * length - 1)
     if ahead is not None:
         # What is ahead lies at the end: the product of transforms is a circular convolution.
-        gap = kernel.new_zeros(size - 2 * length + 1, *kernel.shape[1:])
-        kernel = torch.cat((kernel, gap, ahead[: length - 1].flip(0)))
-    product = torch.fft.rfft(signal, size, dim=1) * torch.fft.rfft(kernel, size, dim=0)
-    return torch.fft.irfft(product, size, dim=1)[:, :length]
+        future = ahead.narrow(dim - 1, 0, length - 1).flip(dim - 1)
+        gap = torch.zeros_like(kernel.narrow(dim - 1, 0, 1)).repeat_interleave(size - 2 * length + 1, dim - 1)
+        kernel = torch.cat((kernel, gap, future), dim - 1)
+    product = torch.fft.rfft(signal, size, dim=dim) * torch.fft.rfft(kernel, size, dim=dim - 1)
+    return torch.fft.irfft(product, size, dim=dim).narrow(dim, 0, length)
 
 
 def fast_size(least: int) -> int:

@@ -193,7 +193,7 @@ def _finished(run_folder: Path, folder: Path) -> Finished | None:
         config = RunConfig.from_json(read(run_folder)["config"])
     except RunError:
         return None
-    # Runs of other pages are cut to a number of steps; those of a comparison have a plan, even with whole epochs.
+    # Runs of the other pages are cut to a number of steps, those of a comparison to epochs too: both have a plan.
     planned = config.steps is not None or (run_folder.parent / "plan.json").exists()
     if result is None or result.get("selected_on") != "validation" or planned:
         return None

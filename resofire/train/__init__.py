@@ -7,7 +7,7 @@ require("train", __name__)
 from .batches import evenly_spaced
 from .budget import steps_within
 from .callbacks import Callback, Figures
-from .complete import complete
+from .completion import complete
 from .config import RunConfig
 from .evaluation import Score, evaluate, recalibrate, recorded, report, score
 from .folder import new_folder

@@ -2,13 +2,16 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from resofire import data, measure
 from resofire.cli import main
-from resofire.compare import NETWORKS, Budget, own
+from resofire.commands.compare import Compare
+from resofire.compare import NETWORKS, Budget, Comparison, own
 from resofire.compare.memory import peak_memory
 from resofire.compare.networks import at_size
 from resofire.models import ClassifierConfig, FeedforwardConfig, load
@@ -150,6 +153,25 @@ def test_bad_arguments_get_one_sentence(arguments, sentence, tmp_path, monkeypat
     assert main(["compare", *arguments]) == 2
     pattern = ".*".join(re.escape(part) for part in sentence.split(" .* "))
     assert re.search(pattern, capsys.readouterr().err, re.DOTALL)
+
+
+def test_html_is_the_page_of_the_report_or_refused(tmp_path, monkeypatch, capsys):
+    called = {}
+
+    def comparison_data(folders, **options):
+        called.update(folders=folders, **options)
+        return {"title": options["title"]}
+
+    fake = SimpleNamespace(comparison_data=comparison_data, page=lambda data: f"<html>{data['title']}</html>")
+    monkeypatch.setitem(sys.modules, "resofire.report", fake)
+    comparison = Comparison(digits_small(), {"s4d": NETWORKS["s4d"]}, Budget(steps=1), None, 2, tmp_path)
+    Compare("digits-small", ("s4d",), seeds=2)._page(comparison, tmp_path / "compare.html")
+    assert (tmp_path / "compare.html").read_text() == "<html>digits-small: equal budget</html>"
+    assert called["folders"] == [tmp_path / "s4d-0", tmp_path / "s4d-1"]
+    assert called["names"] == ["s4d, seed 0", "s4d, seed 1"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["compare", "digits-small", "s4d", "--html", "--out", str(tmp_path / "none")]) == 2
+    assert "compare: --html needs resofire.report, which this version does not have" in capsys.readouterr().err
 
 
 def test_exactly_one_budget():

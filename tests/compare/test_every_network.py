@@ -1,56 +1,58 @@
-"""Every network as a user runs it: compared, killed, resumed, evaluated, measured."""
+"""Every network through a whole run: trained, interrupted, resumed to the same bits, evaluated, measured."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 
+from resofire import data, measure, train
 from resofire.compare import NETWORKS
+from resofire.models import load
+from resofire.models.config import EncoderConfig
+from resofire.recipes import digits_small
 
-ROOT = Path(__file__).parents[2]
-STEPS = 6
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "resofire.cli", *arguments]
+STEPS = 4
 
 
-def resofire(*arguments, cwd):
-    done = subprocess.run(command(*arguments), cwd=cwd, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+class Interruption(Exception):
+    """Ends a run in the middle."""
 
 
-def environment():
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+class Interrupter(train.Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, run, figures):
+        if run.step == self.step:
+            raise Interruption
+
+
+def sequences():
+    """Two classes, waves of two frequencies, of different lengths: packed batches."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=40)
+    lengths = rng.integers(6, 20, size=40)
+    x = [np.sin((1 + label) * np.arange(n) + rng.random())[:, None] for label, n in zip(labels, lengths, strict=True)]
+    return data.from_arrays(x, labels, test=0.25, validation=0.25, name="waves")
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", NETWORKS)
-def test_killed_resumed_evaluated_and_measured(name, tmp_path):
-    size = () if NETWORKS[name].fixed else ("--parameters", "2000")
-    arguments = ("compare", "digits-small", name, "--steps", str(STEPS), *size, "--out", "out")
-    run = tmp_path / "out" / f"{name}-0"
-    process = subprocess.Popen(command(*arguments), cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
-    end = time.monotonic() + 300
-    while process.poll() is None and not (run / "model.safetensors").exists() and time.monotonic() < end:
-        time.sleep(0.02)
-    # The network is saved at the first validation, after one of six steps.
-    process.send_signal(signal.SIGINT)
-    stopped = process.wait(timeout=120)
-    assert stopped in (0, 130)
-    assert "| no nonlinear |" in resofire(*arguments, cwd=tmp_path)
-    if stopped == 130:
-        assert json.loads((run / "run.json").read_text())["resumed"]
-    result = json.loads((run / "result.json").read_text())
-    correct, count = result["correct"]["test"]
-    assert f"{correct:,} of {count:,}" in resofire("evaluate", str(run), cwd=tmp_path)
-    measured = json.loads(resofire("measure", str(run), "--against", "s4", "--json", cwd=tmp_path))
-    row = json.loads((tmp_path / "out" / "compare.json").read_text())["rows"][0]
-    assert measured["energy"]["mJ_per_inference"] == pytest.approx(row["energy"]["audited"], rel=1e-6)
+def test_a_run_is_resumed_to_the_same_bits_evaluated_and_measured(name, tmp_path):
+    task = sequences()
+    recipe = replace(digits_small(), task=task.name, batch=4, steps=STEPS, validate_every=2, checkpoint_minutes=0.0)
+    recipe = replace(recipe, model=replace(recipe.model, classes=2))
+    model = NETWORKS[name].sized(recipe, 12.0, 1_000)
+    config = replace(recipe, model=model, **NETWORKS[name].settings)
+    whole = train.train(config, task, tmp_path / "whole").folder
+    with pytest.raises(Interruption):
+        train.train(config, task, tmp_path / "parts", callbacks=[Interrupter(3)])
+    folder, result = train.resume(tmp_path / "parts", task, callbacks=[Interrupter(None)])
+    first, second = load(whole).state_dict(), load(folder).state_dict()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert train.evaluate(load(folder), task, config.batch)["correct"] == result["correct"]
+    measured = measure.measure(load(folder), task["test"].batches(config.batch), against=("s4",))
     assert measured["rates"]["layers"] == pytest.approx(result["fire_rates"])
+    spiking = not isinstance(model, EncoderConfig) or name not in ("s4d", "transformer", "elm")
+    assert bool(result["fire_rates"]) == spiking

@@ -178,7 +178,7 @@ def test_surfaces_are_kept_and_the_trainings_shared(digits, tmp_path, monkeypatc
 
     monkeypatch.setattr("resofire.paper.decay.decay", small)
     first = made("loss-landscape")
-    monkeypatch.setattr("resofire.paper.workplace.train", None)
+    monkeypatch.setattr("resofire.train.completion.train", None)
     monkeypatch.setattr(loss_landscape, "surface", None)
     assert made("loss-landscape") == first
     assert made("kernel-gradient")["steps"] == first["steps"]

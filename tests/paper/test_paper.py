@@ -44,7 +44,7 @@ def test_trainings_are_kept_and_read_again(digits, tmp_path, monkeypatch):
         return paper.reproduce("ablation", tmp_path / "out", 1e-4, runs=tmp_path / "runs")
 
     first = again().with_suffix(".json").read_bytes()
-    monkeypatch.setattr("resofire.paper.workplace.train", None)
+    monkeypatch.setattr("resofire.train.completion.train", None)
     assert again().with_suffix(".json").read_bytes() == first
     (tmp_path / "runs" / "ablation-0.0001min" / "lif" / "result.json").unlink()
     assert set(json.loads(again().with_suffix(".json").read_text())["networks"]) == set(json.loads(first)["networks"])
@@ -90,7 +90,7 @@ def test_an_interrupted_training_names_the_same_command_and_no_other(digits, tmp
     def stopped(config, task, folder):
         raise train.Stopped("stopped in step 3 of 9; go on with: resofire train --resume x", 130)
 
-    monkeypatch.setattr("resofire.paper.workplace.train", stopped)
+    monkeypatch.setattr("resofire.train.completion.train", stopped)
     with pytest.raises(train.Stopped) as caught:
         Workplace("x", 1e-4, tmp_path).train({"a": digits_small()}, validations=1)
     assert str(caught.value) == f"{tmp_path / 'x-0.0001min' / 'a'}: stopped in step 3 of 9; the same command resumes it"

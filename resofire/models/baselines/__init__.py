@@ -4,6 +4,7 @@ for what differs from the originals.
 
 from .binary_s4d import GSU, BinaryS4D, BinaryS4DConfig, GSUConfig
 from .elm import ELM, ELMConfig
+from .neuron_table import NEURON_TABLE, Feedback, FeedbackConfig
 from .s4d import S4D, S4DConfig
 from .spiking_lmu import SpikingLMU, SpikingLMUConfig
 from .spiking_ssm import SpikingSSM, SpikingSSMConfig
@@ -12,7 +13,7 @@ from .stochastic_s4 import StochasticS4, StochasticS4Config
 from .transformer import Transformer, TransformerConfig
 
 __all__ = [
-    "ELM", "GSU", "S4D", "BinaryS4D", "BinaryS4DConfig", "ELMConfig", "GSUConfig", "S4DConfig", "SpikingLMU",
-    "SpikingLMUConfig", "SpikingSSM", "SpikingSSMConfig", "StateSpace", "StochasticS4", "StochasticS4Config",
-    "Transformer", "TransformerConfig",
+    "ELM", "GSU", "NEURON_TABLE", "S4D", "BinaryS4D", "BinaryS4DConfig", "ELMConfig", "Feedback", "FeedbackConfig",
+    "GSUConfig", "S4DConfig", "SpikingLMU", "SpikingLMUConfig", "SpikingSSM", "SpikingSSMConfig", "StateSpace",
+    "StochasticS4", "StochasticS4Config", "Transformer", "TransformerConfig",
 ]  # fmt: skip

@@ -95,7 +95,7 @@ class ELM(nn.Module):
         """The stream after the block, for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
         if u.shape[1] == 0:
             return u
-        return u + self.out(in_groups(self.memories, self.norm(u), cu_seqlens))
+        return u + self.out(in_groups(self.memories, self.norm(u), cu_seqlens, together=True))
 
     def memories(self, x: Tensor) -> Tensor:
         """m_t of all steps, [B, T, D] to [B, T, d]."""

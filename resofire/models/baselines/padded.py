@@ -17,7 +17,9 @@ class Group(NamedTuple):
     exists: Tensor  # [b, T]
 
 
-def in_groups(function: Callable[[Tensor], Tensor], x: Tensor, cu_seqlens: Tensor | None) -> Tensor:
+def in_groups(
+    function: Callable[[Tensor], Tensor], x: Tensor, cu_seqlens: Tensor | None, *, together: bool = False
+) -> Tensor:
     """Apply a function of [B, T, D] to a batch, or to packed sequences [1, S, D].
 
     Args:
@@ -25,6 +27,7 @@ def in_groups(function: Callable[[Tensor], Tensor], x: Tensor, cu_seqlens: Tenso
             change what comes before.
         x: The batch; at least one step long.
         cu_seqlens: Bounds of packed sequences [B + 1]; None for a batch of one length.
+        together: Pad all sequences to the longest: for a loop over time, whose cost is its number of steps.
 
     Returns:
         [B, T, E], or packed [1, S, E].
@@ -32,7 +35,7 @@ def in_groups(function: Callable[[Tensor], Tensor], x: Tensor, cu_seqlens: Tenso
     if cu_seqlens is None:
         return function(x)
     places, values = [], []
-    for group in _groups(cu_seqlens):
+    for group in _groups(cu_seqlens, together):
         padded = torch.where(group.exists[..., None], x[0][group.places], 0)
         places.append(group.places[group.exists])
         values.append(function(padded)[group.exists])
@@ -40,12 +43,13 @@ def in_groups(function: Callable[[Tensor], Tensor], x: Tensor, cu_seqlens: Tenso
     return torch.empty_like(rows).index_copy(0, torch.cat(places), rows)[None]
 
 
-def _groups(cu_seqlens: Tensor) -> Iterator[Group]:
+def _groups(cu_seqlens: Tensor, together: bool) -> Iterator[Group]:
     """Groups of sequences that an FFT would pad to the same size: less than half of a group is padding."""
     by_size: dict[int, list[tuple[int, int]]] = {}
     for start, end in pairwise(cu_seqlens.tolist()):
         if end > start:
-            by_size.setdefault(fast_size(2 * (end - start) - 1), []).append((start, end))
+            size = 0 if together else fast_size(2 * (end - start) - 1)
+            by_size.setdefault(size, []).append((start, end))
     for members in by_size.values():
         starts, ends = torch.tensor(members, device=cu_seqlens.device).T[..., None]
         steps = torch.arange(int((ends - starts).max()), device=cu_seqlens.device)

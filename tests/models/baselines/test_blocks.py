@@ -1,6 +1,8 @@
 """The baselines: against NumPy step by step, packed and padded, gradients, files, fire rates, operation counts."""
 
 import copy
+import subprocess
+import sys
 
 import numpy as np
 import numpy_blocks
@@ -166,6 +168,13 @@ def test_saved_and_loaded_it_is_the_same_network(name, tmp_path):
     assert again.config == model.config
     with torch.no_grad():
         assert torch.equal(again(x), model(x))
+
+
+def test_a_new_process_loads_it_without_importing_anything_else(tmp_path):
+    save(network("s4d"), tmp_path)
+    code = "import sys, resofire; print(type(resofire.load(sys.argv[1]).encoder.blocks[1]).__name__)"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "S4D\n"
 
 
 @every(BLOCKS)
