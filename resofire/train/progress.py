@@ -1,14 +1,15 @@
 """The progress display on stderr: a live bar (rich) in a terminal, a plain line now and then elsewhere."""
 
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -23,6 +24,9 @@ QUIET = 60.0
 LIVELY = 0.1
 # Columns from which on there is room for a bar.
 WIDE = 60
+# Columns from which on there is room for the trend of the validations too, and how many of them it shows.
+ROOMY, TREND = 110, 16
+LEVELS = "▁▂▃▄▅▆▇█"
 # Share of the latest step in the running means of loss, accuracy and fire rate.
 FRESH = 0.05
 
@@ -54,15 +58,19 @@ class Display(Callback):
         self._bar: Progress | None = None
         self._means, self._weight = [0.0, 0.0, 0.0], 0.0
         self._tokens, self._begun, self._first = 0, 0.0, 0
+        self._scores: list[float] = []
         self._shown = time.monotonic()
 
     def on_start(self, run: "Run") -> None:
         self._shown = time.monotonic()
         length = f"from step {run.step} of {run.plan.steps}" if run.step else f"{run.plan.steps} steps"
-        self._line(f"{self.name}: {length}, in {self.folder}")
+        self._line(Text.assemble((self.name, "bold"), f": {length}, in {self.folder}"))
         if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._line(Text(f"watch it with: resofire watch {shlex.quote(str(self.folder))}", style="dim"))
             # In a narrow window the figures need the room of the bar.
-            bars = [BarColumn(bar_width=20)] if self._console.width >= WIDE else []
+            bars: list[ProgressColumn] = [BarColumn(bar_width=20)] if self._console.width >= WIDE else []
+            if self._console.width >= ROOMY and not self._console.options.ascii_only:
+                bars.append(TextColumn("{task.fields[trend]}", markup=False, style="cyan"))
             # Refreshed by hand: a thread that redraws would take turns with the training's own.
             self._bar = Progress(
                 TextColumn("{task.percentage:3.0f}%"), *bars,
@@ -70,7 +78,7 @@ class Display(Callback):
                 console=self._console, auto_refresh=False, transient=True, redirect_stdout=False,
                 redirect_stderr=False, expand=True,
             )  # fmt: skip
-            self._bar.add_task("", total=run.plan.steps, completed=run.step)
+            self._bar.add_task("", total=run.plan.steps, completed=run.step, trend="")
             self._bar.start()
 
     def on_step(self, run: "Run", figures: Figures) -> None:
@@ -96,8 +104,13 @@ class Display(Callback):
     def on_validation(self, run: "Run", score: Score) -> None:
         self._shown = time.monotonic()
         split = "train" if run.config.select == "last" else run.config.select
-        head = f"{self._where(run)}: {split} {100 * score.accuracy:.2f} %"
-        self._line(f"{head}, training {self._figures(run, self._shown)}")
+        best = not self._scores or score.accuracy > max(self._scores)
+        self._scores.append(score.accuracy)
+        figure = (f"{100 * score.accuracy:.2f} %", "bold green" if best else "bold")
+        rest = f", training {self._figures(run, self._shown)}"
+        self._line(Text.assemble(f"{self._where(run)}: {split} ", figure, rest))
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], trend=f"{split} {sparkline(self._scores[-TREND:])}")
 
     def close(self) -> None:
         """Remove the live line."""
@@ -119,9 +132,16 @@ class Display(Callback):
             parts += [f"{_time(left)} left", f"{_count(self._tokens / seconds)} tokens/s"]
         return ", ".join(parts)
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str | Text) -> None:
         # Above the live line if there is one. In a terminal long lines wrap; elsewhere they stay whole.
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(text) if isinstance(text, str) else text, soft_wrap=True)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Values as bars of a letter each, from the lowest to the highest of them."""
+    low, high = min(values), max(values)
+    places = (round((value - low) / (high - low) * (len(LEVELS) - 1)) if high > low else 0 for value in values)
+    return "".join(LEVELS[place] for place in places)
 
 
 def _count(number: float) -> str:

@@ -84,13 +84,15 @@ def opened(browser):
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", offline=False
         )
+        # A machine that does much else at the same time is slow, not broken.
+        context.set_default_timeout(180_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else 0)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", lambda request: None if _local(request.url) else problems.append(request.url))
         page.goto(address if "://" in str(address) else Path(address).as_uri())
-        page.wait_for_selector(wait, timeout=60_000)
+        page.wait_for_selector(wait)
         return page
 
     yield open_page

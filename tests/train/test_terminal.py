@@ -18,7 +18,7 @@ import pytest
 from resofire.train.batches import Plan
 from resofire.train.callbacks import Figures
 from resofire.train.evaluation import Score
-from resofire.train.progress import Display
+from resofire.train.progress import LEVELS, Display, sparkline
 
 # Ctrl-C goes to the programs of the session whose terminal it is.
 OWNING = """
@@ -96,6 +96,10 @@ def shown(monkeypatch, tmp_path):
                 time.sleep(0.002)
                 display.on_step(run, Figures(2.3456, 0.5, 0.125, 100, 1e-3, 1.0))
             display.on_validation(run, Score(1234, 2000, 100.0))
+            run.step += 1
+            display.on_step(run, Figures(2.3456, 0.5, 0.125, 100, 1e-3, 1.0))
+            display.on_validation(run, Score(1300, 2000, 90.0))
+            display._bar and display._bar.refresh()
             display.close()
         terminal.close()
         return terminal.text
@@ -119,6 +123,23 @@ def test_validations_stay_as_plain_lines(shown):
     assert any(line.startswith("a-recipe: 100000 steps, in ") for line in lines)
     head = "a-recipe step      4/100000, epoch 0.004: validation 61.70 %, training loss 2.346, accuracy 50.0 %"
     assert any(line.startswith(head) for line in lines)
+
+
+def test_a_terminal_shows_colours_the_trend_and_where_to_watch(shown, monkeypatch):
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    text = shown(200)
+    assert "\x1b[1;32m61.70 %" in text
+    assert f"validation {LEVELS[0]}{LEVELS[-1]}" in plain(text)
+    assert re.search(r"watch it with: resofire watch \S*run", plain(text).replace("\r\n", ""))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[1;32m" not in shown(200)
+    assert f"validation {LEVELS[0]}" not in plain(shown(80))
+
+
+def test_a_sparkline_goes_from_its_lowest_to_its_highest_value():
+    assert sparkline([0.1, 0.2, 0.8, 0.46]) == "▁▂█▅"
+    assert sparkline([0.5]) == "▁"
+    assert sparkline([0.5, 0.5]) == "▁▁"
 
 
 def test_time_left_after_resuming_counts_the_steps_since(shown):

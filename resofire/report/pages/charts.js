@@ -6,6 +6,8 @@ const Charts = (() => {
 
   // Plotly reads a little HTML in labels; names of classes and tasks are shown as they are.
   const text = (value) => String(value).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  // Long names would leave no room for the chart; they are whole where one points at it and in the tables.
+  const brief = (value, most = 28) => { const letters = [...String(value)]; return text(letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : value); };
   const percent = (share, digits = 1) => share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
 
   function theme() {
@@ -17,7 +19,7 @@ const Charts = (() => {
   }
 
   function base(look, height, more = {}) {
-    const axis = { gridcolor: look.line, zerolinecolor: look.line, linecolor: look.line, automargin: true };
+    const axis = { gridcolor: look.line, zerolinecolor: look.line, linecolor: look.line, automargin: true, exponentformat: "power" };
     const layout = {
       height, margin: { l: 55, r: 15, t: 30, b: 45 }, paper_bgcolor: look.surface, plot_bgcolor: look.surface,
       font: { color: look.ink, size: 13, family: "system-ui, sans-serif" }, hovermode: "closest",
@@ -30,7 +32,7 @@ const Charts = (() => {
   }
 
   const line = (look, number, name, x, y, more = {}) => ({
-    type: "scatter", mode: "lines", x, y, name: text(name),
+    type: "scatter", mode: "lines", x, y, name: brief(name),
     line: { color: look.colours[number % 8], dash: DASHES[number % 6], width: 2 }, ...more,
   });
 
@@ -64,7 +66,7 @@ const Charts = (() => {
     const names = answers.classes.map(text), few = names.length <= (narrow ? 10 : 16);
     const z = answers.confusion.map((row, i) => row.map((count) => count / totals[i]));
     const words = answers.confusion.map((row, i) => row.map((count, j) => `${count.toLocaleString("en")} of class ${names[i]}<br>answered as ${names[j]}`));
-    const ticks = names.map((name) => name.length > 14 ? `${answers.classes[names.indexOf(name)].slice(0, 12).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;")}…` : name);
+    const ticks = answers.classes.map((name) => brief(name, 13));
     const axis = (title) => ({ title: { text: title }, tickmode: few ? "array" : "auto", tickvals: names.map((_, i) => i), ticktext: ticks, constrain: "domain" });
     const data = [{
       type: "heatmap", z, zmin: 0, zmax: 1, xgap: 1, ygap: 1, customdata: words, hovertemplate: "%{customdata}<extra></extra>",
@@ -129,5 +131,5 @@ const Charts = (() => {
       xaxis: { title: { text: title }, ...more }, yaxis: { autorange: "reversed", tickvals: rows.map((_, i) => i), ticktext: names } }) };
   }
 
-  return { theme, base, line, text, percent, curves, confusion, calibration, plane, rates, bars, SYMBOLS };
+  return { theme, base, line, text, brief, percent, curves, confusion, calibration, plane, rates, bars, SYMBOLS };
 })();

@@ -1,7 +1,7 @@
 // The sections of a page that compares runs.
 "use strict";
 const Comparison = (() => {
-  const { text, percent, base, line, SYMBOLS } = Charts;
+  const { text, brief, percent, base, line, SYMBOLS } = Charts;
   const dash = "–";
 
   function scores(runs, look) {
@@ -13,7 +13,7 @@ const Comparison = (() => {
       customdata: known.map((run) => `${text(run.name)}: ${percent(run.accuracy.share, 2)} of ${run.accuracy.count.toLocaleString("en")} (${text(run.accuracy.split)})`), hovertemplate: "%{customdata}<extra></extra>",
     }];
     return { data, layout: base(look, 110 + 34 * known.length, { margin: { l: 60, r: 20, t: 10, b: 45 }, xaxis: { title: { text: "accuracy, %" } },
-      yaxis: { tickvals: known.map((_, i) => i), ticktext: known.map((run) => text(run.name)), range: [known.length - 0.4, -0.6] } }) };
+      yaxis: { tickvals: known.map((_, i) => i), ticktext: known.map((run) => brief(run.name, 18)), range: [known.length - 0.4, -0.6] } }) };
   }
 
   function progress(runs, look, column) {
@@ -26,7 +26,7 @@ const Comparison = (() => {
   function tradeoff(runs, look, column) {
     const known = runs.map((run, number) => ({ run, number })).filter(({ run }) => run.accuracy && run[column]);
     const titles = { energy: "energy per inference, mJ", parameters: "parameters", seconds: "training time, s" };
-    const data = known.map(({ run, number }) => ({ type: "scatter", mode: "markers", name: text(run.name), x: [run[column]], y: [100 * run.accuracy.share],
+    const data = known.map(({ run, number }) => ({ type: "scatter", mode: "markers", name: brief(run.name), x: [run[column]], y: [100 * run.accuracy.share],
       marker: { size: 13, color: look.colours[number % 8], symbol: SYMBOLS[number % 8] }, hovertemplate: `%{x:.4g}, %{y:.2f} %<extra>${text(run.name)}</extra>` }));
     return { data, layout: base(look, 400, { xaxis: { title: { text: titles[column] }, type: "log" }, yaxis: { title: { text: "accuracy, %" } }, showlegend: true }) };
   }
@@ -36,7 +36,7 @@ const Comparison = (() => {
     runs.forEach((run, number) => {
       for (const kind of new Set(run.layers.map((layer) => layer.kind))) {
         const own = run.layers.filter((layer) => layer.kind === kind), first = kind === run.layers[0].kind;
-        data.push(line(look, number, `${run.name}, ${kind}`, own.map((layer) => layer.block), own.map((layer) => 100 * layer.rate), {
+        data.push(line(look, number, `${[...run.name].slice(0, 16).join("")}, ${kind}`, own.map((layer) => layer.block), own.map((layer) => 100 * layer.rate), {
           mode: "lines+markers", line: { color: look.colours[number % 8], dash: first ? "solid" : "dash", width: 2 }, marker: { symbol: SYMBOLS[number % 8] + (first ? "" : "-open"), size: 8 },
           hovertemplate: `block %{x}: %{y:.2f} %<extra>${text(run.name)}, ${text(kind)}</extra>` }));
       }
