@@ -14,8 +14,8 @@ import resofire
 from resofire import data
 from resofire.deploy import fold
 from resofire.deploy.formats.c import header, verify
+from resofire.deploy.formats.c_packing import words
 from resofire.deploy.formats.c_run import FLAGS, CompilerError
-from resofire.deploy.formats.c_text import words
 from resofire.deploy.quantize import quantize
 from resofire.deploy.quantized import STATE_BITS, WEIGHT_BITS
 from resofire.deploy.simulate import Simulation

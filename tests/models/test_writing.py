@@ -5,7 +5,7 @@ import os
 import pytest
 
 from resofire import models
-from resofire.atomic import write_atomic
+from resofire.atomic import write_atomic, write_folder
 from resofire.models import ClassifierConfig, build
 
 
@@ -43,3 +43,34 @@ def test_an_interruption_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch
         write_atomic(file, b"two")
     assert file.read_bytes() == b"one"
     assert [*tmp_path.iterdir()] == [file]
+
+
+def test_a_new_folder_appears_with_all_its_files_or_not_at_all(tmp_path, monkeypatch):
+    folder, files = tmp_path / "x.h", {"a": b"1", "b": b"2"}
+    second, write = [], os.fsync
+
+    def fails_once(descriptor):
+        second.append(descriptor)
+        if len(second) == 2:
+            raise OSError(28, "No space left on device")
+        return write(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails_once)
+    with pytest.raises(OSError, match="No space left"):
+        write_folder(folder, files)
+    assert not list(tmp_path.iterdir())
+    write_folder(folder, files)
+    assert [*tmp_path.iterdir()] == [folder]
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == files
+
+
+def test_in_a_folder_that_exists_only_these_files_are_replaced(tmp_path):
+    (tmp_path / "mine").write_text("kept")
+    write_folder(tmp_path, {"a": b"1"})
+    write_folder(tmp_path, {"a": b"2"})
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"mine": b"kept", "a": b"2"}
+    for target in (tmp_path / "mine", tmp_path / "link"):
+        if target.name == "link":
+            target.symlink_to(tmp_path / "nowhere")
+        with pytest.raises(OSError, match="it exists and is not a folder"):
+            write_folder(target, {"a": b"3"})

@@ -1,19 +1,11 @@
-"""The text of the C99 header of a fixed-point network: constants, a state, reset, step and scores.
-
-Weight rows are packed in 32-bit words: 4 weights of 8 or 6 bits, or 8 of 4. A bias makes them non-negative, so that two
-are added at a time, as the two halves of a word; it is subtracted at the end, once for each spike. That takes half the
-instructions of adding one weight at a time. A layer with so many neurons that a half could overflow (more than 257 with
-8 bits) keeps its weights as single bytes.
-"""
+"""The text of the C99 header of a fixed-point network: constants, a state, reset, step and scores."""
 
 import numpy as np
 
 from ...nn.folded import Array
 from ..quantized import IntegerLayer, IntegerNeurons, Quantized
 from .c_literals import best, class_names, lines
-
-# Weights in a word, by their bits; each half of a sum has 16 bits.
-PER_WORD = {8: 4, 6: 4, 4: 8}
+from .c_packing import PER_WORD, is_packed, raised_by, words
 
 TOP = """/* A spiking network in fixed point, written by resofire: {weight} bit weights, {state} bit states.
  *
@@ -134,7 +126,7 @@ class Text:
         for number, layer in enumerate(q.layers):
             (neurons,) = layer.neurons
             self._records(number, neurons)
-            self._array(f"rows{number}", words(layer.rows, q.weight_bits) if _packed(layer, q) else layer.rows)
+            self._array(f"rows{number}", words(layer.rows, q.weight_bits) if is_packed(layer, q) else layer.rows)
             self._array(f"add{number}", layer.lift)
             if layer.drop.any() and not layer.fresh:
                 self._array(f"less{number}", layer.drop)
@@ -205,7 +197,7 @@ class Text:
 
     def _layer(self, number: int, layer: IntegerLayer, temporal: int, place: int) -> None:
         n, (neurons,) = self.name, layer.neurons
-        packed = _packed(layer, self.q)
+        packed = is_packed(layer, self.q)
         self.parts.append(
             f"static inline void {n}_layer{number}({n}_state *s)\n{{\n    int32_t firing = 0;\n\n"
             f"    for (int i = 0; i < {neurons.count}; i++) {{\n{self._neuron(number, neurons, temporal)}"
@@ -259,7 +251,7 @@ class Text:
             return f"    for (int j = 0; j < {outputs}; j++) {{\n{both}        s->sum[j] = 0;\n    }}\n"
         low, high = add("2 * j", "(int32_t)(sum & 0xffff) - bias"), add("2 * j + 1", "(int32_t)(sum >> 16) - bias")
         text = (
-            f"    const int32_t bias = firing * {_bias(self.q.weight_bits)};\n\n"
+            f"    const int32_t bias = firing * {raised_by(self.q.weight_bits)};\n\n"
             f"    for (int j = 0; j < {outputs // 2}; j++) {{\n        const uint32_t sum = s->sum[j];\n\n"
             f"        s->sum[j] = 0;\n{low}{high}    }}\n"
         )
@@ -306,7 +298,7 @@ class Text:
     def _sums(self, layer: IntegerLayer) -> int:
         """Words for the sums of a layer."""
         outputs, per = layer.rows.shape[1], PER_WORD[self.q.weight_bits]
-        return -(-outputs // per) * per // 2 if _packed(layer, self.q) else outputs
+        return -(-outputs // per) * per // 2 if is_packed(layer, self.q) else outputs
 
     def _wide(self, most: Array) -> int:
         """The bits of the type that holds sums up to this size."""
@@ -384,24 +376,6 @@ class Text:
         mark = {"uint32_t": "u", "int64_t": "LL"}.get(kind, "")
         self.parts.append(lines(f"{int(value)}{mark}" for value in array.reshape(-1)))
         self.parts.append("};\n\n")
-
-
-def words(rows: Array, bits: int) -> Array:
-    """Rows [inputs, outputs] packed in words: outputs 2j and 2j + 1 are added to the two halves of sum j."""
-    per, width = PER_WORD[bits], 16 * 2 // PER_WORD[bits]
-    raised = np.pad(rows.astype(np.int64) + _bias(bits), ((0, 0), (0, -rows.shape[1] % per)))
-    groups = raised.reshape(len(rows), -1, per // 2, 2)
-    low = np.arange(per // 2) * width
-    return ((groups[..., 0] << low) | (groups[..., 1] << (low + 16))).sum(-1).astype(np.uint32)
-
-
-def _bias(bits: int) -> int:
-    return 1 << (bits - 1)
-
-
-def _packed(layer: IntegerLayer, quantized: Quantized) -> bool:
-    """Whether half a word can hold the sum even if all neurons fire."""
-    return len(layer.rows) * ((1 << quantized.weight_bits) - 1) < 1 << 16
 
 
 def _same(sign: Array) -> bool:
