@@ -172,7 +172,7 @@ def backward_source(
         *(f"                {line}" for line in way.back.once),
         *(f"                g{k} = load(grad_state, {k} * span + here)" for k in states),
         "                x = load(c, c_at - c_row)",
-        *(f"                sum_{k} = zero" for k in way.sums),
+        *(f"                sum_{k} = zero" for k in way.summed),
         "                g_at += (steps - 1) * g_row",
         "                o_at += (steps - 1) * o_row",
         "                for _ in range(steps):",
@@ -189,12 +189,12 @@ def backward_source(
             if block
             else f"_put(o, o_at, {way.grad_current}, past_cache and direct)"
         ),
-        *(f"                    sum_{k} = sum_{k} + {value}" for k, value in way.sums.items()),
+        *(f"                    sum_{k} = sum_{k} {sign} {value}" for k, sign, value in way.sums),
         *assigned(" " * 20, [f"g{k}" for k in states], way.grad_states),
         "                    g_at -= g_row",
         "                    o_at -= o_row",
         *(f"                store(grad_state, {k} * span + here, g{k})" for k in states),
-        *(f"                add_wide(sums, {k} * span + here, sum_{k})" for k in way.sums),
+        *(f"                add_wide(sums, {k} * span + here, sum_{k})" for k in way.summed),
         "                if not direct:",
         "                    _scatter(target, steps, some, WIDTH, grad_current, o_first, to_row, out_at[2])",
     )

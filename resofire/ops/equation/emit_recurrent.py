@@ -143,7 +143,10 @@ def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], 
             f"                    store(grad_state, {k} * span + here + lane, {value})"
             for k, value in zip(states, way.grad_states, strict=True)
         ),
-        *(f"                    add_wide(sums, {k} * span + here + lane, {value})" for k, value in way.sums.items()),
+        *(
+            f"                    add_wide(sums, {k} * span + here + lane, {value})"
+            for k, value in way.totals().items()
+        ),
         "                for lane in range(0, pitch, WIDTH):",
         "                    store(notes, later + lane, load(grad_current, at + t * row + lane))",
         "                if t > 0:",

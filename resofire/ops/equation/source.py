@@ -1,5 +1,6 @@
 """A graph as source: one line per node, and what the backward pass needs of the forward pass."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -83,7 +84,19 @@ class Ways(NamedTuple):
     slopes: dict[str, str]  # likewise the arguments of `spike`, whose slopes are noted
     grad_current: str
     grad_states: list[str]
-    sums: dict[int, str]  # the gradient of each trained coefficient, by its number
+    sums: list[
+        tuple[int, str, str]
+    ]  # what to add to or subtract from the gradient of a coefficient: number, sign, value
+
+    @property
+    def summed(self) -> list[int]:
+        """The numbers of the coefficients in `sums`."""
+        return list(dict.fromkeys(k for k, *_ in self.sums))
+
+    def totals(self) -> dict[int, str]:
+        """The gradient of each of them, as one expression."""
+        parts = {k: [f"{sign} {value}" for j, sign, value in self.sums if j == k] for k in self.summed}
+        return {k: f"zero {' '.join(terms)}" for k, terms in parts.items()}
 
     @property
     def place(self) -> dict[str, int]:
@@ -127,6 +140,11 @@ def back_and_forth(program: Program, adjoint: Adjoint, trained: Sequence[str], n
         [again.names[node.index] for node in part]
         for part in (forth[: len(program.arguments)], forth[len(program.arguments) :])
     )
+    count = 1 + len(program.states)
+    left = iter(behind)
+    results = [None if node is None else next(left) for node in found]
+    terms = _terms(results[:count], dict(zip(trained, results[count:], strict=True)))
+    behind = [node for node in results[:count] if node is not None] + [node for *_, node in terms]
     computed = {node.index for node in ordered(forth)} - again.fixed
     dear = {node.index: f"m{node.index}" for node in ordered(behind) if node.op in DEAR and node.index in computed}
     back = statements(behind, inputs_of(program), dear)
@@ -135,11 +153,33 @@ def back_and_forth(program: Program, adjoint: Adjoint, trained: Sequence[str], n
     notes |= {f"s{k}": f"s{k}" for k, name in enumerate(program.states) if f"state.{name}" in inputs}
     notes |= {name: again.names[index] for index, name in dear.items()}
     slopes = {f"d{k}": name for k, name in enumerate(arguments) if f"slope.{k}" in inputs}
-    left = iter(behind)
-    current, *others = ("zero" if node is None else back.names[next(left).index] for node in found)
-    count = len(program.states)
-    sums = {program.coefficients.index(name): value for name, value in zip(trained, others[count:], strict=True)}
-    return Ways(again, back, following, notes, slopes, current, others[:count], sums)
+    current, *states = ("zero" if node is None else back.names[node.index] for node in results[:count])
+    sums = [(program.coefficients.index(name), sign, back.names[node.index]) for name, sign, node in terms]
+    return Ways(again, back, following, notes, slopes, current, states, sums)
+
+
+def _terms(others: list[Node | None], gradients: dict[str, Node | None]) -> list[tuple[str, str, Node]]:
+    """The gradients of coefficients as terms (name, sign, node): adding each to a sum saves adding them up first."""
+    outputs = [node for node in (*others, *gradients.values()) if node is not None]
+    readers = Counter(node.index for node in outputs)
+    for node in ordered(outputs):
+        readers.update(argument.index for argument in node.args)
+    terms: list[tuple[str, str, Node]] = []
+
+    def split(name: str, sign: str, node: Node) -> None:
+        # What others read as well has to be computed anyway.
+        if readers[node.index] > 1 or node.op not in ("add", "sub", "neg"):
+            terms.append((name, sign, node))
+            return
+        other = "+" if sign == "-" else "-"
+        signs = {"add": (sign, sign), "sub": (sign, other), "neg": (other,)}[node.op]
+        for each, argument in zip(signs, node.args, strict=True):
+            split(name, each, argument)
+
+    for name, gradient in gradients.items():
+        if gradient is not None:
+            split(name, "+", gradient)
+    return terms
 
 
 def inputs_of(program: Program) -> dict[str, str]:
