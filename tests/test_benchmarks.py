@@ -60,10 +60,18 @@ def test_the_classics_of_the_ucr_table():
     table[0, 0] = 0
     for i, j in itertools.product(range(9), range(9)):
         table[i + 1, j + 1] = (a[i] - b[j]) ** 2 + min(table[i, j], table[i, j + 1], table[i + 1, j])
-    assert ucr._warped(a, b, np.inf) == pytest.approx(table[9, 9])
+    distance = table[9, 9]
+    assert [ucr._warped(a, b, limit) for limit in (np.inf, 1.01 * distance)] == pytest.approx([distance] * 2)
+    assert ucr._warped(a, b, 0.99 * distance) == np.inf
+    # As they are, stretched, and both standardised; for Euclid only those of one length.
+    known = ucr.forms([5 * a, b[:7]], [b])
+    assert [[len(row) for row in x] for x, _ in known] == [[9, 7], [9, 9]] * 2
+    assert [x[0].std() for x, _ in known] == pytest.approx([5 * a.std()] * 2 + [1] * 2)
+    assert len(ucr.forms([5 * a, b[:7]], [b], equal=True)) == 2
     result = {name: {"correct": 9, "count": 10} for name in ucr.METHODS}
     text = ucr.table({"Fish": {"classes": 7, "train": 175, "test": 175, "steps": 463, **result}})
     assert "| Fish | 7 | 175 / 175 | 463 | 90.0 | 90.0 | 90.0 | 90.0 |" in text
+    assert text.endswith("ahead of 1-NN DTW on 0 of 1 sets.")
 
 
 def test_snntorch_leaky_is_ours_but_for_its_reset():

@@ -37,6 +37,7 @@ def steps_within(config: RunConfig, task: Task, minutes: float, validations: int
     Returns:
         The number of steps, at least 1.
     """
+    begun = time.perf_counter()
     torch.manual_seed(config.seed % 2**64)
     model: nn.Module = build(config.model).to(training_device())
     for module in model.modules():
@@ -45,7 +46,8 @@ def steps_within(config: RunConfig, task: Task, minutes: float, validations: int
             module.standardise(first.mean(0).numpy(), first.std(0, correction=0).numpy())
     step = _time_steps(config, task, model)
     forward = _time_evaluation(config, task, model)
-    left = 60 * minutes * PLANNED
+    # The timed steps are discarded, but their time is gone.
+    left = 60 * minutes * PLANNED - (time.perf_counter() - begun)
     scored = {name: -(-len(split) // config.batch) for name, split in task.splits.items()}
     left -= forward * sum(scored.values())
     validation = forward * (scored["train" if config.select == "last" else config.select] + 1.5 * config.recalibrate)
