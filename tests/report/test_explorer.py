@@ -169,6 +169,7 @@ def drawn(page):
     return page.evaluate("[...document.querySelectorAll('svg.chart')].map((svg) => svg.innerHTML)")
 
 
+@pytest.mark.deep
 def test_every_slider_changes_the_drawing(opened):
     page = opened(ROOT / "docs" / "explorer.html")
     assert len(drawn(page)) == 10
