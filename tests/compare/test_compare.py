@@ -174,6 +174,11 @@ def test_html_is_the_page_of_the_report_or_refused(tmp_path, monkeypatch, capsys
     assert "compare: --html needs resofire.report, which this version does not have" in capsys.readouterr().err
 
 
+def test_list_names_the_networks(capsys):
+    assert main(["compare", "digits", "list"]) == 0
+    assert "spiking-ssm" in capsys.readouterr().out
+
+
 def test_exactly_one_budget():
     assert str(Budget(minutes=1.5)) == "1.5 minutes"
     with pytest.raises(ValueError, match="exactly one of minutes, epochs, steps must be given and positive"):
