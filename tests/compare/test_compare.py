@@ -68,6 +68,7 @@ def test_networks_of_the_user_s_own():
     assert own("mine", S4DConfig(states=4)).make(base, 64.0).block == S4DConfig(states=4)
     whole = FeedforwardConfig(sizes=(1, 8, 10))
     assert own("mine", whole).sized(digits_small(), 64.0, None) == whole
+    assert own("mine", digits_small()).sized(digits_small(), 64.0, None) == base
     with pytest.raises(RunError, match="mine must return the config of a network, a block or a neuron, got int"):
         own("mine", 3)
 
