@@ -88,11 +88,13 @@ def _widened(config: NetworkConfig, width: int) -> NetworkConfig:
 
 
 def own(title: str, config: Any) -> Contender:
-    """A contender from a config of the user's own: of a network, of a block, or of the neuron of SD-TCM blocks.
+    """A contender from a config of the user's own: of a network or its run, of a block, or of an SD-TCM's neuron.
 
     Raises:
         RunError: It is none of these.
     """
+    if isinstance(config, RunConfig):
+        config = config.model
     if isinstance(config, NetworkConfig):
         return Contender(title, lambda base, length: config, fixed=True)
     if isinstance(config, NeuronConfig):

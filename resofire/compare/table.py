@@ -107,7 +107,7 @@ def markdown(result: dict[str, Any]) -> str:
     text = (
         f"# {result['recipe']}: equal budget\n\n"
         f"Trained here on {result['task']}, each network for {given} with the settings of the recipe "
-        f"`{result['recipe']}` ({result['threads']} threads; {many}). Peak memory is that of one training step, "
+        f"`{result['recipe']}` (threads: {result['threads']}; {many}). Peak memory is that of one training step, "
         "operations and energy are per inference of mean length: published is the paper's formula for the blocks, "
         "audited counts the whole network.\n\n"
     )

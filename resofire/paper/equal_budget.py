@@ -69,5 +69,5 @@ def _part(result: dict[str, Any]) -> str:
         for row in sorted(result["rows"], key=lambda each: -each["accuracy"])
     ]  # fmt: skip
     tested = max(row["tested"] for row in result["rows"])
-    title = f"`{result['recipe']}`, {given} each on {result['threads']} threads, {tested:,} test sequences:"
+    title = f"`{result['recipe']}`, {given} each (threads: {result['threads']}), {tested:,} test sequences:"
     return f"{title}\n\n{table(head, rows)}"

@@ -68,6 +68,7 @@ def test_networks_of_the_user_s_own():
     assert own("mine", S4DConfig(states=4)).make(base, 64.0).block == S4DConfig(states=4)
     whole = FeedforwardConfig(sizes=(1, 8, 10))
     assert own("mine", whole).sized(digits_small(), 64.0, None) == whole
+    assert own("mine", digits_small()).sized(digits_small(), 64.0, None) == base
     with pytest.raises(RunError, match="mine must return the config of a network, a block or a neuron, got int"):
         own("mine", 3)
 
@@ -172,6 +173,11 @@ def test_html_is_the_page_of_the_report_or_refused(tmp_path, monkeypatch, capsys
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["compare", "digits-small", "s4d", "--html", "--out", str(tmp_path / "none")]) == 2
     assert "compare: --html needs resofire.report, which this version does not have" in capsys.readouterr().err
+
+
+def test_list_names_the_networks(capsys):
+    assert main(["compare", "digits", "list"]) == 0
+    assert "spiking-ssm" in capsys.readouterr().out
 
 
 def test_exactly_one_budget():

@@ -46,7 +46,7 @@ def test_records_become_rows_of_their_page_only(records, tmp_path):
     assert [each["recipe"] for each in mnist["equal_budget"]] == ["smnist-small"]
     copied, _, trained = long_range_arena.page(arena).partition("## Trained here, equal budget")
     assert "65.43" not in copied
-    assert "`listops-small`, 15 minutes each on 2 threads, 2,000 test sequences:" in trained
+    assert "`listops-small`, 15 minutes each (threads: 2), 2,000 test sequences:" in trained
     first, second = (line for line in trained.splitlines() if "36,000" in line)
     assert first == "| SD-TCM | 70.00 ± 1.00 | 2 | 36,000 | 1.25 | 5.0 % | 0.5 | no | yes |"
     assert second == "| S4D | 65.43 ± 1.00 | 2 | 36,000 | 1.25 |  | 0.5 | no | no |"

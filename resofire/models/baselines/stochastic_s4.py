@@ -84,6 +84,8 @@ class SpikeSampler(Firing):
 
     def _fixed_noise(self, y: Tensor, cu_seqlens: Tensor | None) -> Tensor:
         """Noise of each time step and channel, the same for all sequences."""
+        if y.shape[1] == 0:
+            return y
         generator = torch.Generator().manual_seed(int(self.seed))
         lengths = [y.shape[1]] if cu_seqlens is None else [end - start for start, end in pairwise(cu_seqlens.tolist())]
         table = torch.rand(max(lengths), y.shape[-1], generator=generator, dtype=torch.float32)

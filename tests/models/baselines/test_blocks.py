@@ -152,6 +152,14 @@ def test_packed_equals_padded_and_one_by_one(name):
 
 
 @every(BLOCKS)
+def test_a_batch_without_steps_or_sequences_passes_through(name):
+    model = network(name).eval()
+    with torch.no_grad():
+        assert model(torch.zeros(2, 0, 1)).shape == (2, 3)
+        assert model(torch.zeros(1, 0, 1), cu_seqlens=torch.zeros(1, dtype=torch.int32)).shape == (0, 3)
+
+
+@every(BLOCKS)
 def test_every_parameter_gets_a_gradient(name):
     model = network(name)
     logits = model(torch.randn(4, 30, 1), lengths=torch.tensor([30, 11, 24, 30]))
