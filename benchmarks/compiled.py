@@ -10,22 +10,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from numba import njit
 from torch import Tensor
 
 from resofire import nn
-from resofire.ops.neuron_scan import simd
-from resofire.ops.neuron_scan.simd import load, prefetch, stream
 from resofire.ops.neuron_scan.threads import share_out
 from resofire.ops.surrogate import spike
 
-from . import peer_layers
+from . import kernels, peer_layers
 from .clock import Table, medians
 from .peer_layers import Absent
 
 SHAPE = (64, 1024, 128)
 SIZE = "x".join(map(str, SHAPE))
-WIDTH = simd.BYTES // 4
 # The config, and whether it has one or two states, for which there is a goal for the share of the memory limit.
 NEURONS: dict[str, tuple[Any, bool]] = {
     "LIF": (nn.LIFConfig(), True),
@@ -42,21 +38,6 @@ NEURONS: dict[str, tuple[Any, bool]] = {
 FIRE_RATE = 0.1
 
 
-@njit(nogil=True)
-def _copy(x, out, first, last):  # type: ignore[no-untyped-def] # compiled
-    for i in range(first, last, WIDTH):
-        prefetch(x, i + 64 * WIDTH)
-        stream(out, i, load(x, i))
-
-
-@njit(nogil=True)
-def _add(x, y, out, first, last):  # type: ignore[no-untyped-def] # compiled
-    for i in range(first, last, WIDTH):
-        prefetch(x, i + 64 * WIDTH)
-        prefetch(y, i + 64 * WIDTH)
-        stream(out, i, load(x, i) + load(y, i))
-
-
 def streamer() -> Callable[[], object]:
     """Moves what a training step has to move, into fresh tensors as it does, and computes nothing."""
     x, y = (torch.randn(SHAPE).view(-1).numpy() for _ in range(2))
@@ -66,8 +47,8 @@ def streamer() -> Callable[[], object]:
 
     def run() -> None:
         spikes, grad = (torch.empty(SHAPE).view(-1).numpy() for _ in range(2))
-        share_out(lambda piece: _copy(x, spikes, *piece), pieces, threads)
-        share_out(lambda piece: _add(x, y, grad, *piece), pieces, threads)
+        share_out(lambda piece: kernels.copy(x, spikes, *piece), pieces, threads)
+        share_out(lambda piece: kernels.add(x, y, grad, *piece), pieces, threads)
 
     return run
 
