@@ -1,4 +1,4 @@
-"""Runs that an earlier release began are resumed to the bits that it would have reached, and its networks load."""
+"""Runs that an earlier release began are resumed to the weights that it would have reached, and its networks load."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from resofire import models, train
 from resofire.train import checkpoints
 
 FIXTURES = Path(__file__).parent / "fixtures"
-# What rounding on another processor makes of seven steps.
-CLOSE = {"rtol": 0.05, "atol": 0.02}
+# What another order of sums makes of seven steps, and what another processor does.
+SAME, CLOSE = {"rtol": 0.0, "atol": 1e-6}, {"rtol": 0.05, "atol": 0.02}
 
 
 def one_thread(*arguments):
@@ -44,7 +44,7 @@ def test_interrupted_runs_are_resumed_to_the_recorded_bits(subtests, tmp_path):
 
 
 def assert_recorded(kind, folder):
-    """To the bit on the processor of the fixtures, and closely on any other."""
+    """To the bit on the processor of the fixtures, to rounding as 0.1.0 did, and closely on any other processor."""
     fixture = FIXTURES / kind
     expected = json.loads((fixture / "expected.json").read_text())
     result = json.loads((folder / "result.json").read_text())
@@ -54,9 +54,9 @@ def assert_recorded(kind, folder):
         assert digest(folder) == expected["sha256"]
         assert result["correct"] == expected["correct"]
         assert result["best"] == expected["best"]
-        assert all(torch.equal(value, recorded[name]) for name, value in last.items())
+    close = SAME if expected["machine"] == machine() else CLOSE
     for name, value in last.items():
-        torch.testing.assert_close(value, recorded[name], **CLOSE)
+        torch.testing.assert_close(value, recorded[name], **close)
 
 
 @pytest.mark.parametrize("kind", KINDS)
