@@ -4,9 +4,9 @@
     python kinds.py resume KIND FOLDER     from the newest checkpoint; more pairs of KIND and FOLDER may follow
     python kinds.py record KIND FOLDER     FOLDER/interrupted, FOLDER/finished and FOLDER/expected.json
 
-`fixtures/` was recorded with version 0.1.0 (commit 58773bf, on the Lightning Trainer), one thread per process. Since the
-kernels of PRF and LIF are compiled from their equations, gradients of Δ, θ and τ are summed in another order: the digests
-are of today's kernels, the weights in `last.safetensors` still those of 0.1.0, reached to within 1e-6.
+`fixtures/` was recorded with version 0.1.0 (commit 58773bf, on the Lightning Trainer), one thread per process. Since
+then the kernels of PRF and LIF are compiled from their equations and sum the gradients of Δ, θ and τ in another order:
+the digests are of today's kernels, the weights in `last.safetensors` still those of 0.1.0, reached to within 1e-6.
 """
 
 import hashlib
