@@ -11,7 +11,8 @@ recurrence that cannot be convolved. In training, a small convolution predicts Î
 and s_t = [x_t + SDN(x)_t â‰¥ 1], where gradients flow through x_t only. In evaluation the LIF itself runs.
 
 The original SDN is conv(relu(conv(conv(x)) + conv(x))). Its first two convolutions are linear and hence one, which is
-what is trained here. `sdn.safetensors` holds the weights, made by `fit` on white noise as in the original.
+what is trained here. `sdn.safetensors` holds the weights, made by `fit` on white noise as in the original. The GLU is
+inferred from the published number of parameters.
 """
 
 from collections.abc import Mapping
