@@ -12,6 +12,7 @@ import resofire.models
 import resofire.nn
 import resofire.ops
 import resofire.recipes
+import resofire.report
 import resofire.train
 from resofire.ops import registry
 
@@ -82,6 +83,11 @@ SIGNATURES = {
     resofire.deploy.quantize: ("(folded, samples, *, weight_bits=8, state_bits=16, input_bits=8, phi_bits=None)"),
     resofire.deploy.export: "(model, to, out, samples, *, class_names=None, readout=None, **options)",
     resofire.measure.fire_rates: "(model, batches)",
+    resofire.measure.account: "(model, rates, length, *, against=('s4',), state_size=64, "
+    f"costs={resofire.measure.COSTS['float32']}, fold_norm=False)",
+    resofire.report.run_data: "(folder, request=None)",
+    resofire.report.comparison_data: "(folders, *, title='Comparison', names=None, data_dir=None)",
+    resofire.report.page: "(data, live='')",
     resofire.measure.count_ops: "(model, shape, rates, *, fold_norm=False)",
 }
 
@@ -118,6 +124,7 @@ def test_names():
         "register", "save",
     ]  # fmt: skip
     assert {"COSTS", "PEERS", "count_ops", "energy", "fire_rates", "measure", "report"} <= {*resofire.measure.__all__}
+    assert resofire.report.__all__ == ["Request", "comparison_data", "explorer_page", "page", "run_data"]
     assert resofire.ops.PRFState._fields == ("u", "r")
     assert resofire.ops.LIFState._fields == ("u",)
     for op in ("prf", "lif"):

@@ -96,7 +96,7 @@
       if (!data.rasters.length) return [h("p", { class: "missing" }, "There is no sequence to draw.")];
       const words = (sample) => `${data.data.split} sequence ${sample.row}: ` + (sample.per_step ? "a label for every step" : `class ${name(sample.label)}, answered ${name(sample.answer)} (${percent(sample.confidence)})`);
       const values = data.rasters.map((sample, i) => [String(i), words(sample)]);
-      const caption = h("p", { class: "note", "aria-live": "polite", id: "potential" }, "Point at a neuron, or focus the raster and use the arrow keys, to read its potential.");
+      const caption = h("p", { class: "note hint", "aria-live": "polite", id: "potential" }, "Point at a neuron, or focus the raster and use the arrow keys, to read its potential.");
       const beside = h("div", { class: "card" });
       let sample, found, at = [0, 0];
       const figure = plot(() => Rasters.figure(sample, data.classes, look, narrow()), "Spike raster", null);
@@ -109,7 +109,7 @@
         const cut = sample.shown < sample.steps ? ` The first ${count(sample.shown)} of ${count(sample.steps)} steps.` : "";
         const part = sample.layers.some((layer) => layer.kept.length < layer.neurons) ? " Of wide layers, evenly spaced neurons." : "";
         const whole = sample.running.whole ? " The network is bidirectional: its neurons have read the whole sequence, and the answer pools the steps so far." : "";
-        note.textContent = `From the top: input, ${sample.running.missing ? "" : "answer so far, "}potentials (shaded) and spikes (dark or bright) of every layer.${cut}${part}${whole} ${sample.running.missing ?? ""}`;
+        note.textContent = `${words(sample)}. From the top: input, ${sample.running.missing ? "" : "answer so far, "}potentials (shaded) and spikes (dark or bright) of every layer.${cut}${part}${whole} ${sample.running.missing ?? ""}`;
       };
       const note = h("p", { class: "note" });
       const [label, select] = choice("raster", "Sequence", values, (value) => { show(value); figure.draw(); });
