@@ -9,8 +9,8 @@ A. Gu, A. Gupta, K. Goel, C. Ré, "On the Parameterization and Initialization of
     legs    the eigenvalues of the normal part of the HiPPO-LegS matrix, S4D-LegS
     lin     -1/2 + iπn, S4D-Lin
 
-S4 itself adds a matrix of rank one to this diagonal, which needs a kernel and a recurrence of its own; S4D-LegS stands in
-for S4-LegS here.
+S4 itself adds a matrix of rank one to this diagonal, which needs a kernel and a recurrence of its own; S4D-LegS stands
+in for S4-LegS here.
 
 Bidirectional: a second C reads the states of the reversed sequence, one step ahead, so that no step counts twice.
 
