@@ -26,7 +26,8 @@ from .tally import Tally
 
 # Time steps of test sequences that are read unless `count` says otherwise, and for the fire rate of each neuron.
 READ, RATES = 8_000_000, 200_000
-RASTERS = 4
+# Rasters that the page chooses, and the most that fit into its size.
+RASTERS, MOST = 4, 6
 # Classes of a confusion matrix that is still legible.
 LARGEST = 100
 
@@ -238,6 +239,8 @@ def _answers(tally: Tally, classes: list[str]) -> dict[str, Any]:
 
 def _samples(tally: Tally, size: int, asked: tuple[int, ...] | None) -> list[int]:
     """The sequences to draw: those asked for, or some right answers and the most confident mistake."""
+    if len(asked or ()) > MOST:
+        raise ValueError(f"report: samples must be at most {MOST}, got {len(asked or ())}")
     for row in asked or ():
         if not 0 <= row < size:
             raise ValueError(f"report: samples must be from 0 to {size - 1}, got {row}")

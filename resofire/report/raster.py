@@ -33,7 +33,8 @@ def raster(model: Network, task: Task, split: Split, row: int) -> dict[str, Any]
     with recorded(model, potentials=True) as layers:
         logits, labels = next(iter(predictions(model, [batch])))
     steps = batch.x.shape[1]
-    shown = min(steps, STEPS)
+    # So that the fewest neurons of very many layers still fit.
+    shown = max(1, min(steps, STEPS, CELLS // (FEWEST * max(1, len(layers)))))
     neurons = max(FEWEST, min(MOST, CELLS // max(1, shown * len(layers))))
     rows, cells = [], []
     for name, layer in layers.items():

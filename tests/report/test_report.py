@@ -109,6 +109,15 @@ def test_samples_can_be_chosen(run):
     assert data["answers"]["count"] == 3
     with pytest.raises(ValueError, match="samples must be from 0 to 17, got 18"):
         report.run_data(run, report.Request(samples=(18,)))
+    with pytest.raises(ValueError, match="samples must be at most 6, got 7"):
+        report.run_data(run, report.Request(samples=tuple(range(7))))
+
+
+def test_many_layers_and_steps_stay_within_the_size_of_a_raster(run, monkeypatch):
+    monkeypatch.setattr("resofire.report.raster.CELLS", 40)
+    sample = report.run_data(run, report.Request(samples=(0,)))["rasters"][0]
+    # Four layers of two neurons each.
+    assert (sample["shown"], [len(layer["kept"]) for layer in sample["layers"]]) == (5, [2] * 4)
 
 
 def test_the_command_writes_into_the_run(copied, capsys):
