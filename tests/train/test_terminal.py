@@ -50,7 +50,7 @@ class Terminal:
 
     def wait_for(self, pattern, seconds=60):
         end = time.monotonic() + seconds
-        while not re.search(pattern, self.text):
+        while not re.search(pattern, plain(self.text)):
             assert time.monotonic() < end, f"no {pattern!r} in {self.text!r}"
             time.sleep(0.02)
 
@@ -163,9 +163,12 @@ def test_ctrl_c_in_a_terminal(tmp_path):
         stderr=terminal.inside, text=True, env={**os.environ, "TERM": "xterm"}, start_new_session=True,
         cwd=Path(__file__).parents[2],
     ) as process:  # fmt: skip
-        terminal.wait_for(r"validation \d")
-        terminal.press(b"\x03")
-        out, _ = process.communicate(timeout=60)
+        try:
+            terminal.wait_for(r"validation \d")
+            terminal.press(b"\x03")
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     terminal.close()
     assert process.returncode == 130
     assert out == ""
