@@ -207,7 +207,8 @@ def test_bench_prints_ratios_and_writes_json(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(neurons, "SHAPES", [(2, 64, 32), (2, 32, 32)])
     monkeypatch.setattr(neurons, "against_loops", lambda table, shape, rounds: None)
-    monkeypatch.setattr(neurons, "against_spikingjelly", lambda table, rounds: None)
+    for name in ("against_peers", "every_neuron"):
+        monkeypatch.setattr(neurons.compiled, name, lambda table, *rounds, **more: None)
     monkeypatch.setattr("resofire.ops.retain_buffers", lambda: True)
     file = tmp_path / "deep" / "neurons.json"
     assert cli.main(["bench", "neurons", "--quick", "--json", str(file)]) == 0
