@@ -19,8 +19,8 @@ REAL = os.environ.get("RESOFIRE_DATA")
 # The folder of each network's data (None: generated), and the right answers to the first 1,000 test sequences.
 SUBSET = {
     "psmnist-bitrev": ("mnist", 973), "psmnist-random": ("mnist", 962), "psmnist-random-clock": ("mnist", 964),
-    "smnist": ("mnist", 989), "text-small": ("imdb", 861), "text-medium": ("imdb", 877), "image-small": ("cifar10", 598),
-    "listops-small": (None, 396),
+    "smnist": ("mnist", 989), "text-small": ("imdb", 861), "text-medium": ("imdb", 877),
+    "image-small": ("cifar10", 598), "listops-small": (None, 396),
 }  # fmt: skip
 
 
