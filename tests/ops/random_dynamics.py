@@ -21,7 +21,8 @@ def dynamics_of(seed: int, size: int = 14):
         spikes = []
         for number in range(size):
             if number in (size // 2, size - 2):
-                value = spike(one() - draw.uniform(-0.3, 0.6) * one())
+                # With the current, for an argument of coefficients alone would not be one value for each sequence.
+                value = spike(one() - draw.uniform(-0.3, 0.6) * one() + 0.1 * current)
                 spikes.append(value)
                 values.append(value.detach() if draw.random() < 0.3 else value)
                 continue
