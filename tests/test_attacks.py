@@ -45,12 +45,11 @@ READERS = {
     "leftover": lambda root: (root / "tmp/left").touch(),
 }
 for kind, read in READERS.items():
-    begun = []
-    # The first call is of the valid files.
-    def first(root, read=read, begun=begun):
-        return read(root) if begun else begun.append(1)
+    # Valid files are read before every child and in it, within its limits.
+    def mutated(root, read=read):
+        return None if (root / "data/a").read_bytes() == b"abc" else read(root)
     report = Report()
-    target = worker.Target(kind, lambda: {"data/a": b"abc"}, {"*": any_bytes}, first, (Ours,))
+    target = worker.Target(kind, lambda: {"data/a": b"abc"}, {"*": any_bytes}, mutated, (Ours,))
     target.scenario().run(0, Budget(cases=3), report)
     kinds = {failure.kind for failure in report.failures} or {outcome for _, outcome in report.outcomes}
     assert kinds == {kind.strip()}, (kind, report.text())
