@@ -5,7 +5,6 @@ class runs it over whole, packed, reversed or carried sequences, step by step, a
 returned, never kept.
 """
 
-import contextlib
 import inspect
 import math
 from collections import namedtuple
@@ -49,9 +48,14 @@ class _Registered(type):
 
     def __call__(cls, *args: Any, **settings: Any) -> Any:
         neuron = super().__call__(*args, **settings)
-        # Whatever is wrong with the equation is said when it runs.
-        with contextlib.suppress(Exception), torch.no_grad():
-            neuron._graph_key = equation.register(neuron._equation(torch.empty(1, 0, neuron.features)))
+        try:
+            with torch.no_grad():
+                neuron._graph_key = equation.register(neuron._equation(torch.empty(1, 0, neuron.features)))
+        except equation.BranchError:
+            raise
+        except Exception:
+            # Raised again when the equation runs; what cannot be compiled runs as a loop.
+            pass
         return neuron
 
     @property

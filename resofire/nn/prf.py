@@ -106,8 +106,8 @@ class PRF(Neuron, config_class=PRFConfig):
         evenly_spaced: Evenly spaced over each range, in random order, instead of sampled.
         gain: Factor of the current: "delta", as in the paper, or "unit", so that the stationary real potential has
             standard deviation 1 for unit-variance white input, however long the memory.
-        resonators: 1. `PRFConfig(resonators=n)` and `DRF` make neurons of several.
-        history: 0. `PRFConfig(history=k)` and `DRF` make neurons with an adaptive threshold.
+        resonators: Resonators per neuron; more than 1 make a `DRF`, with a trained mix.
+        history: Steps that the threshold remembers (adaptive threshold); more than 0 make a `DRF`.
 
     Example:
         >>> layer = PRF(128, delta=(0.001, 1.0), gain="unit")
@@ -115,6 +115,12 @@ class PRF(Neuron, config_class=PRFConfig):
     """
 
     states = PRFState._fields
+
+    # `features` has a default because copies are made without arguments.
+    def __new__(cls, features: Any = None, *, resonators: int = 1, history: int = 0, **settings: Any) -> Any:
+        if cls is PRF and (resonators, history) != (1, 0):
+            return PRFConfig(resonators=resonators, history=history, **settings).build(features)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -139,7 +145,8 @@ class PRF(Neuron, config_class=PRFConfig):
         super().__init__(features, surrogate=surrogate)
         for name, value, only in (("resonators", resonators, 1), ("history", history, 0)):
             if value != only:
-                raise ValueError(f"PRF: {name} must be {only}; nn.DRF and PRFConfig({name}={value!r}) take others")
+                owner = type(self).__name__
+                raise ValueError(f"{owner}: {name} must be {only} in a subclass of PRF, got {value!r}; see nn.DRF")
         require_settings("prf", "PRF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
         if not isinstance(evenly_spaced, bool):
             raise ValueError(f"PRF: evenly_spaced must be True or False, got {evenly_spaced!r}")

@@ -1,5 +1,7 @@
 """SD-TCM without a spatial neuron, and settings that came after networks had been saved."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -56,19 +58,32 @@ def test_a_network_of_them_saves_streams_folds_and_counts(order, tmp_path):
     assert "channel linear" not in components
 
 
-def test_several_resonators_from_the_config_of_the_prf(subtests):
+class Tuned(PRF):
+    pass
+
+
+def test_several_resonators_from_the_prf_and_its_config(subtests):
     config = PRFConfig(resonators=3, history=2, gain="unit", evenly_spaced=True, train_delta=False)
     neuron = config.build(4)
     assert isinstance(neuron, DRF)
     assert neuron.states == ("u1", "r1", "u2", "r2", "u3", "r3", "o1", "o2")
     assert {name for name, _ in neuron.named_parameters()} == {"log_theta", "mix", "adaptation"}
-    assert type(PRFConfig().build(4)) is PRF
+    assert type(PRFConfig().build(4)) is type(PRF(4)) is type(copy.deepcopy(PRF(4))) is PRF
+    torch.manual_seed(0)
+    first = PRF(4, resonators=3, history=2)
+    torch.manual_seed(0)
+    second = PRFConfig(resonators=3, history=2).build(4)
+    assert repr(first) == repr(second)
+    assert all(torch.equal(*pair) for pair in zip(first.parameters(), second.parameters(), strict=True))
     for call, message in (
         (
             lambda: PRFConfig(resonators=2, reset="soft").build(3),
             "PRF: reset must be 'none' with resonators or history",
         ),
-        (lambda: PRF(3, resonators=2), r"PRF: resonators must be 1; nn.DRF and PRFConfig\(resonators=2\) take others"),
+        (lambda: PRF(3, resonators=2, reset="soft"), "PRF: reset must be 'none' with resonators or history"),
+        (lambda: PRF(3, resonators=0), "DRF: resonators must be a positive integer, got 0"),
+        (lambda: PRF(3, history=-1), "DRF: history must be an integer of at least 0, got -1"),
+        (lambda: Tuned(3, resonators=2), "Tuned: resonators must be 1 in a subclass of PRF, got 2; see nn.DRF"),
         (lambda: SDTCM(3, spatial="none"), "SDTCM: spatial must be one of 'neuron', 'identity'"),
     ):
         with subtests.test(message), pytest.raises(ValueError, match=message):

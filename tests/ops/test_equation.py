@@ -38,7 +38,10 @@ def results(scan, dynamics, x, state, **options):
     return [spikes.detach(), *(each.detach() for each in last), *gradients]
 
 
-@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(n, marks=pytest.mark.deep) for n in range(10, 200))])
+SEEDS = [*range(10), *(pytest.param(n, marks=pytest.mark.deep) for n in range(10, 200))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_dynamics_compiled_and_looped_agree(seed):
     features = 5 + seed % 40
     dynamics = equation_of(seed, features, surrogate=SURROGATES[seed % 4])
@@ -53,7 +56,7 @@ def test_random_dynamics_compiled_and_looped_agree(seed):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9 * max(1.0, float(other.abs().max())))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_graph_and_its_adjoint_are_those_of_autograd(seed):
     torch.manual_seed(seed)
     dynamics, surrogate = dynamics_of(seed), SURROGATES[seed % 4]
@@ -79,10 +82,9 @@ def test_a_graph_and_its_adjoint_are_those_of_autograd(seed):
     values = {name: value.detach() for name, value in inputs.items()}
     values |= dict(zip(("grad.spikes", "grad.a", "grad.b"), seeds, strict=True))
     values |= {f"slope.{k}": surrogate.derivative(value) for k, value in enumerate(slopes)}
-    found = adjoint(program)
-    for node, gradient in zip(
-        (found.current, *found.states.values(), *found.coefficients.values()), expected, strict=True
-    ):
+    back = adjoint(program)
+    nodes = (back.current, *back.states.values(), *back.coefficients.values())
+    for node, gradient in zip(nodes, expected, strict=True):
         value = torch.zeros(64, dtype=torch.float64) if node is None else evaluate([node], values)[0]
         torch.testing.assert_close(value, torch.zeros_like(value) if gradient is None else gradient)
 
@@ -145,8 +147,15 @@ def test_what_cannot_be_compiled_is_named(subtests):
     for function, reason in cases:
         with subtests.test(reason), pytest.raises(Untraceable, match=reason):
             traced(function)
-    with pytest.raises(BranchError, match="Own: dynamics must not branch on a value"):
-        traced(lambda i, s, c, spike: (spike(i if i > 0 else -i), {}))
+    refused = [
+        (lambda i, s, c, spike: (spike(i if i > 0 else -i), {}), "branch on a value"),
+        (lambda i, s, c, spike: (spike(max(i, 0)), {}), "branch on a value"),
+        (lambda i, s, c, spike: (spike(float(i) - 1), {}), "turn a value into a Python number"),
+        (lambda i, s, c, spike: (spike(i - i.item()), {}), "turn a value into a Python number"),
+    ]
+    for function, reason in refused:
+        with subtests.test(reason), pytest.raises(BranchError, match=f"Own: dynamics must not {reason}"):
+            traced(function)
 
 
 def test_equal_programs_share_a_key_and_expressions_are_computed_once():
@@ -183,6 +192,18 @@ class OnePole(nn.Neuron):
         u = c.beta * state.u + current
         s = spike(u - 1)
         return s, {"u": u - s.detach()}
+
+
+class Branches(OnePole):
+    @staticmethod
+    def dynamics(current, state, c, spike):
+        s = spike(current - 1 if current > 0 else current)
+        return s, {"u": s}
+
+
+def test_a_neuron_that_branches_is_refused_when_it_is_built():
+    with pytest.raises(ValueError, match=r"^Branches: dynamics must not branch on a value .*; use torch.where$"):
+        Branches(3)
 
 
 # torch itself still uses what it deprecates.

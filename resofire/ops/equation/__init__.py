@@ -26,7 +26,7 @@ from ..surrogate import Surrogate
 from . import loop, operator, recurrent
 from .graph import Program
 from .loop import Dynamics, record, step
-from .trace import Untraceable, trace
+from .trace import BranchError, Untraceable, trace
 
 # Programs that have been traced, by what they depend on, and how many are kept.
 TRACED = 1000
@@ -35,6 +35,7 @@ _traced: dict[Any, Program] = {}
 SETTINGS = bool | int | float | str | None | Surrogate
 
 __all__ = [
+    "BranchError",
     "Dynamics",
     "Untraceable",
     "block_key",

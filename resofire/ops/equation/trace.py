@@ -2,7 +2,7 @@
 
 from collections import namedtuple
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Never
 
 import torch
 
@@ -14,7 +14,7 @@ class Untraceable(Exception):
 
 
 class BranchError(ValueError):
-    """The dynamics branch on a value: they have no one graph."""
+    """The dynamics branch on a value or take it out as a Python number: they have no one graph."""
 
 
 def trace(function: Callable[..., Any], states: tuple[str, ...], coefficients: tuple[str, ...], owner: str) -> Program:
@@ -43,14 +43,12 @@ def trace(function: Callable[..., Any], states: tuple[str, ...], coefficients: t
         result = function(
             Symbol(graph, graph.input("current")), symbols("state", states), symbols("c", coefficients), spike
         )
-    except BranchError:
-        raise BranchError(
-            f"{owner}: dynamics must not branch on a value (if, while, and, or); use torch.where"
-        ) from None
+    except BranchError as error:
+        raise BranchError(f"{owner}: dynamics must not {error}") from None
     except Untraceable:
         raise
     except Exception as error:
-        # Something that symbols cannot do, or a mistake: the loop, which runs instead, will tell.
+        # Something that symbols cannot do, or an error in the equation, which the loop will raise.
         raise Untraceable(" ".join(str(error).split()) or type(error).__name__) from error
     match result:
         case (spikes, Mapping() as following) if set(following) == set(states):
@@ -78,8 +76,13 @@ class Symbol:
             raise Untraceable(f"they use .{name}")
         return lambda *args, **options: function(self, *args, **options)
 
-    def __bool__(self) -> bool:
-        raise BranchError
+    def __bool__(self) -> Never:
+        raise BranchError("branch on a value (if, while, and, or, min, max); use torch.where")
+
+    def item(self) -> Never:
+        raise BranchError("turn a value into a Python number (float, int, item); use torch functions")
+
+    __float__ = __int__ = __index__ = item
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), options: Any = None) -> Any:
