@@ -82,12 +82,12 @@ class Compare:
     def _budget(self) -> Any:
         from .. import compare
 
-        given = {name: value for name in ("minutes", "epochs", "steps") if (value := getattr(self, name)) is not None}
-        if len(given) > 1:
-            raise UsageError(f"compare: give one of --minutes, --epochs and --steps, got {' and '.join(given)}")
+        budget = {name: value for name in ("minutes", "epochs", "steps") if (value := getattr(self, name)) is not None}
+        if len(budget) > 1:
+            raise UsageError(f"compare: give one of --minutes, --epochs and --steps, got {' and '.join(budget)}")
         if self.minutes is not None and not 0 < self.minutes < float("inf"):
             raise UsageError(f"compare: --minutes must be a positive number, got {self.minutes:g}")
-        return compare.Budget(**(given or {"minutes": 5.0}))
+        return compare.Budget(**(budget or {"minutes": 5.0}))
 
     def _contender(self, name: str) -> Any:
         from .. import compare

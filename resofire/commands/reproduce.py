@@ -34,11 +34,11 @@ def command_of(folder: Path, record: dict[str, Any]) -> str:
     return f"python -c {shlex.quote(code)}"
 
 
-def _flags(base: Any, wanted: Any, prefix: str = "--") -> list[str]:
+def _flags(base: Any, target: Any, prefix: str = "--") -> list[str]:
     """The flags that turn one config into another."""
     words: list[str] = []
-    for field in dataclasses.fields(wanted):
-        before, after = getattr(base, field.name), getattr(wanted, field.name)
+    for field in dataclasses.fields(target):
+        before, after = getattr(base, field.name), getattr(target, field.name)
         name = f"{prefix}{field.name.replace('_', '-')}"
         if before == after:
             continue

@@ -74,8 +74,8 @@ def at_size(config: NetworkConfig, parameters: int, multiple: int = 1) -> Networ
             low = middle
         else:
             high = middle
-    found = (_widened(config, width * multiple) for width in (low, high))
-    return min(found, key=lambda each: abs(network_size(each).weights - parameters))
+    candidates = (_widened(config, width * multiple) for width in (low, high))
+    return min(candidates, key=lambda each: abs(network_size(each).weights - parameters))
 
 
 def _widened(config: NetworkConfig, width: int) -> NetworkConfig:
@@ -116,13 +116,13 @@ def _with_block(base: NetworkConfig, block: Config) -> EncoderConfig:
     return replace(_encoder(base), block=block, prenorm=True, last_norm=True, positional_bias=0.0, rate_target=None)
 
 
-def _blocks(title: str, config: type[Config], given: dict[str, Any], **options: Any) -> Contender:
-    """A contender whose blocks take direction and dropout from the recipe, and the settings that are given."""
+def _blocks(title: str, config: type[Config], settings: dict[str, Any], **options: Any) -> Contender:
+    """A contender whose blocks take direction and dropout from the recipe, and all other settings from `settings`."""
 
     def make(base: NetworkConfig, length: float) -> NetworkConfig:
         encoder = _encoder(base)
         ways = {"bidirectional": encoder.bidirectional, "dropout": encoder.dropout}
-        return _with_block(encoder, config(**ways, **given))
+        return _with_block(encoder, config(**ways, **settings))
 
     return Contender(title, make, **options)
 

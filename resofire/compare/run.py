@@ -37,8 +37,8 @@ class Budget:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.minutes, self.epochs, self.steps) if value is not None]
-        if len(given) != 1 or not given[0] > 0:
+        limits = [value for value in (self.minutes, self.epochs, self.steps) if value is not None]
+        if len(limits) != 1 or not limits[0] > 0:
             raise ValueError(f"Budget: exactly one of minutes, epochs, steps must be given and positive, got {self!r}")
 
     def __str__(self) -> str:

@@ -96,7 +96,7 @@ def _published(folder: Path, result: dict[str, Any], length: float, name: str | 
 
 def markdown(result: dict[str, Any]) -> str:
     """The comparison as a page with one table, the best network first."""
-    given = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
+    budget = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
     rows = sorted(result["rows"], key=lambda each: -each["accuracy"])
     head = (
         "network", "test, %", "parameters", "epochs", "s per epoch", "peak MB", "fire rate, %", "MAC", "AC",
@@ -106,7 +106,7 @@ def markdown(result: dict[str, Any]) -> str:
     many = "one seed" if seeds == [1] else f"{' to '.join(map(str, seeds))} seeds, mean ± standard deviation"
     text = (
         f"# {result['recipe']}: equal budget\n\n"
-        f"Trained here on {result['task']}, each network for {given} with the settings of the recipe "
+        f"Trained here on {result['task']}, each network for {budget} with the settings of the recipe "
         f"`{result['recipe']}` (threads: {result['threads']}; {many}). Peak memory is that of one training step, "
         "operations and energy are per inference of mean length: published is the paper's formula for the blocks, "
         "audited counts the whole network.\n\n"

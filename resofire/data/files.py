@@ -225,13 +225,13 @@ def read_lines(file: Path, longest: int) -> Iterator[bytes]:
 
 
 def members(
-    place: Path, wanted: Mapping[str, int], *, kept: int, total: int | None = None, remote: Remote | None = None
+    place: Path, limits: Mapping[str, int], *, kept: int, total: int | None = None, remote: Remote | None = None
 ) -> Iterator[tuple[str, bytes]]:
     """Iterate over some files in a folder or an archive as (path with /, contents), an archive in its own order.
 
     Args:
         place: The folder or archive.
-        wanted: Which files, regular expressions to search their paths for, and the most bytes of each such file.
+        limits: Which files, regular expressions to search their paths for, and the most bytes of each such file.
         kept: The most bytes of all these files together.
         total: The most bytes of the whole archive, unpacked; None is four times `kept`.
         remote: The official file, for the error message.
@@ -241,7 +241,7 @@ def members(
     """
 
     def limit(path: str) -> int | None:
-        return next((size for pattern, size in wanted.items() if re.search(pattern, path)), None)
+        return next((size for pattern, size in limits.items() if re.search(pattern, path)), None)
 
     bounds = Bounds(limit, kept, 4 * kept if total is None else total)
     with _read_errors(place, remote, "it is truncated or corrupt, or not a tar or zip archive"):

@@ -15,7 +15,7 @@ class BatchNorm(Synchronised):
 
     Padding would count as time steps, so hand sequences of different lengths over packed. An empty batch passes
     through and leaves the running statistics alone. Once synchronised (`synchronise`), training takes the statistics of
-    all processes' time steps, of which each may have its own number, and none as well.
+    all processes' time steps; their numbers may differ, and a process may have none.
     """
 
     running_mean: Tensor

@@ -1,7 +1,7 @@
 """Tables of `resofire compare` on a page of the paper: networks trained here under one budget, apart from copied
 numbers.
 
-A comparison is kept for good by copying its compare.json into `records`, and is also found in runs/.
+A comparison is kept for good by copying its compare.json into `records`, and is also read from runs/.
 """
 
 import json
@@ -27,7 +27,7 @@ def comparisons(tasks: Container[str], *folders: Path) -> list[dict[str, Any]]:
     files = sorted(RECORDS.glob("*.json"))
     for folder in folders:
         files += sorted(folder.glob("*/compare.json"))
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    comparisons_by_budget: dict[tuple[Any, ...], dict[str, Any]] = {}
     for file in files:
         try:
             read = json.loads(file.read_text("utf-8"))
@@ -37,13 +37,13 @@ def comparisons(tasks: Container[str], *folders: Path) -> list[dict[str, Any]]:
             # Half-written, or of another program.
             continue
         if kept["task"] in tasks and rows:
-            found.setdefault((kept["recipe"], *kept["budget"].values()), {**kept, "rows": rows})
-    return list(found.values())
+            comparisons_by_budget.setdefault((kept["recipe"], *kept["budget"].values()), {**kept, "rows": rows})
+    return list(comparisons_by_budget.values())
 
 
-def section(found: Iterable[dict[str, Any]]) -> str:
+def section(results: Iterable[dict[str, Any]]) -> str:
     """The comparisons as Markdown, one table each; nothing if there are none."""
-    parts = [_part(each) for each in found]
+    parts = [_part(each) for each in results]
     if not parts:
         return ""
     text = (
@@ -56,7 +56,7 @@ def section(found: Iterable[dict[str, Any]]) -> str:
 
 
 def _part(result: dict[str, Any]) -> str:
-    given = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
+    budget = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
     head = ("network", "test, %", "seeds", "parameters", "epochs", "fire rate", "mJ, audited", "no nonlinear", "no MAC")
     rows = [
         (
@@ -69,5 +69,5 @@ def _part(result: dict[str, Any]) -> str:
         for row in sorted(result["rows"], key=lambda each: -each["accuracy"])
     ]  # fmt: skip
     tested = max(row["tested"] for row in result["rows"])
-    title = f"`{result['recipe']}`, {given} each (threads: {result['threads']}), {tested:,} test sequences:"
+    title = f"`{result['recipe']}`, {budget} each (threads: {result['threads']}), {tested:,} test sequences:"
     return f"{title}\n\n{table(head, rows)}"

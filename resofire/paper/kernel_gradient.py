@@ -135,12 +135,12 @@ def _inner_products(kernel: Tensor, trains: Tensor) -> dict[str, Any]:
     over = moved(kernel, fire)
     size = over[:, 0].abs() / kernel[0]
     position = over.std(1, correction=0) / over.square().mean(1).sqrt()
-    weighed = fire * kernel.flip(0).abs()
+    weighted = fire * kernel.flip(0).abs()
     levels = torch.tensor(QUANTILES, dtype=torch.float64)
     return {
         **rates,
         "vanished": float((size < NEAR).double().mean()),
-        "late": float(weighed[:, -(fire.shape[1] // 10) :].sum() / weighed.sum()),
+        "late": float(weighted[:, -(fire.shape[1] // 10) :].sum() / weighted.sum()),
         "position": float(position.median()),
         "moved": [float((over[:, k] - over[:, 0]).norm() / over[:, 0].norm().clamp(min=1e-300)) for k in MOVES],
         "sizes": [short(value) for value in size.quantile(levels).tolist()],

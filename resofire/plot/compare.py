@@ -18,9 +18,9 @@ def draw(result: Mapping[str, Any]) -> Figure:
         panel.errorbar(mj, accuracy, spread, **{**style, "linestyle": ""}, capsize=3, label=row["title"])
     front = pareto([(mj, accuracy) for mj, accuracy, _ in points])
     panel.plot(*zip(*front, strict=True), color="#6b6b6b", linewidth=1, drawstyle="steps-post", zorder=0)
-    given = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
+    budget = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
     panel.set_xscale("log")
-    panel.set(title=f"{result['recipe']}, {given} each", xlabel="mJ per inference, audited", ylabel="test accuracy, %")
+    panel.set(title=f"{result['recipe']}, {budget} each", xlabel="mJ per inference, audited", ylabel="test accuracy, %")
     drawn.legend(loc="outside right upper")
     return drawn
 

@@ -191,7 +191,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def _stamp(file: Path) -> tuple[int, int, int] | None:
     """What changes when a file is written; None if there is none."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

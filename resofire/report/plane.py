@@ -69,14 +69,14 @@ def neuron_rates(model: nn.Module, batches: Iterable[Batch]) -> dict[str, np.nda
 
 def _oscillators(model: nn.Module) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Frequency and memory of every neuron by layer; layers that are no recurrence are left out."""
-    found = {}
+    oscillators = {}
     inside = {module.neuron for module in model.modules() if isinstance(module, Recurrent)}
     for name, module in model.named_modules():
         if isinstance(module, Neuron) and module not in inside:
             pair = oscillator(module.neuron if isinstance(module, Recurrent) else module)
             if pair is not None:
-                found[name] = pair
-    return found
+                oscillators[name] = pair
+    return oscillators
 
 
 @torch.no_grad()

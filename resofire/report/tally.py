@@ -78,10 +78,10 @@ class Tally:
         """Precision, recall and F1 of each class; None where a class was never answered or never occurs."""
         hits, occurs, answered = self.confusion.diagonal(), self.confusion.sum(1), self.confusion.sum(0)
         rows = []
-        for hit, there, said in zip(hits.tolist(), occurs.tolist(), answered.tolist(), strict=True):
-            f1 = 2 * hit / (there + said) if there + said else None
-            rows.append({"count": there, "precision": hit / said if said else None,
-                         "recall": hit / there if there else None, "f1": f1})  # fmt: skip
+        for hit, count, chosen in zip(hits.tolist(), occurs.tolist(), answered.tolist(), strict=True):
+            f1 = 2 * hit / (count + chosen) if count + chosen else None
+            rows.append({"count": count, "precision": hit / chosen if chosen else None,
+                         "recall": hit / count if count else None, "f1": f1})  # fmt: skip
         return rows
 
     def calibration(self) -> dict[str, Any]:

@@ -101,3 +101,21 @@ def test_pooled_is_the_mean_of_what_it_norms(dtype):
     torch.testing.assert_close(other.running_mean, one.running_mean, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(other.running_var, one.running_var, rtol=tolerance, atol=tolerance)
     assert other.pooled(x).dtype == dtype
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_statistics_of_few_steps_are_torchs(packed):
+    """So few that the variance of a sample differs from that of the running statistics."""
+    x, theirs = 2 * torch.randn(2, 3, 5, dtype=torch.float64) + 1, nn.BatchNorm1d(5).double()
+    expected = theirs(x.view(6, 5)).view(2, 3, 5)
+    bounds = torch.tensor([0, 3, 6], dtype=torch.int32) if packed else None
+    ours = x.view(1, 6, 5) if packed else x
+    for use in ("statistics", "pooled"):
+        norm = BatchNorm(5).double()
+        result = getattr(norm, use)(ours, bounds)
+        if use == "pooled":
+            torch.testing.assert_close(result, expected.mean(1))
+        else:
+            torch.testing.assert_close((x - result[0]) * result[1], expected)
+        for name, value in theirs.state_dict().items():
+            torch.testing.assert_close(norm.state_dict()[name], value)

@@ -165,7 +165,7 @@ def _leaky_mean(draft: _Draft, z: str) -> str:
     one, axis = draft.constant("one", np.array(1)), draft.constant("axis", np.array([1]))
     time = draft.op("Gather", draft.op("Shape", z), one, axis=0)
     last = draft.op("Sub", time, one)
-    ages = draft.op("Sub", last, draft.op("Range", draft.constant("nought", np.array(0)), time, one))
+    ages = draft.op("Sub", last, draft.op("Range", draft.constant("newest", np.array(0)), time, one))
     weights = draft.op("Pow", decay, draft.op("Cast", ages, to=TensorProto.DOUBLE))
     shares = draft.op("Div", weights, draft.op("ReduceSum", weights))
     row = draft.op("Unsqueeze", draft.op("Cast", shares, to=draft.type), draft.constant("row", np.array([0])))

@@ -160,5 +160,5 @@ def discretised(order: int, window: float) -> tuple[np.ndarray, np.ndarray]:
     # One exponential gives both: exp([[A, B], [0, 0]]) = [[Ā, B̄], [0, 1]].
     joint = np.zeros((order + 1, order + 1))
     joint[:order, :order], joint[:order, order] = a, b
-    held = torch.linalg.matrix_exp(torch.from_numpy(joint)).numpy()
-    return held[:order, :order].copy(), held[:order, order].copy()
+    exponential = torch.linalg.matrix_exp(torch.from_numpy(joint)).numpy()
+    return exponential[:order, :order].copy(), exponential[:order, order].copy()

@@ -21,7 +21,7 @@ FUNCTIONS = {
     "and": "v.where({}, {}, 0.0)", "or": "v.where({}, 1.0, {})", "not": "v.where({}, 0.0, 1.0)",
 }  # fmt: skip
 # What takes so long that the backward pass reads its value from the forward walk instead of computing it once more.
-DEAR = frozenset({"div", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "pow"})
+COSTLY = frozenset({"div", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "pow"})
 
 
 class Lines(NamedTuple):
@@ -130,10 +130,10 @@ def back_and_forth(program: Program, adjoint: Adjoint, trained: Sequence[str], n
         trained: The coefficients whose gradients are needed.
         note_current: Whether the current has to be noted like a state, as it is not in memory.
     """
-    found = [adjoint.current, *(adjoint.states[name] for name in program.states)]
-    found += [adjoint.coefficients[name] for name in trained]
+    gradients = [adjoint.current, *(adjoint.states[name] for name in program.states)]
+    gradients += [adjoint.coefficients[name] for name in trained]
     forward = [*program.arguments, *(program.following[name] for name in program.states)]
-    nodes = lowered([*forward, *(node for node in found if node is not None)])
+    nodes = lowered([*forward, *(node for node in gradients if node is not None)])
     forth, behind = nodes[: len(forward)], nodes[len(forward) :]
     again = statements(forth, inputs_of(program))
     arguments, following = (
@@ -142,16 +142,16 @@ def back_and_forth(program: Program, adjoint: Adjoint, trained: Sequence[str], n
     )
     count = 1 + len(program.states)
     left = iter(behind)
-    results = [None if node is None else next(left) for node in found]
+    results = [None if node is None else next(left) for node in gradients]
     terms = _terms(results[:count], dict(zip(trained, results[count:], strict=True)))
     behind = [node for node in results[:count] if node is not None] + [node for *_, node in terms]
     computed = {node.index for node in ordered(forth)} - again.fixed
-    dear = {node.index: f"m{node.index}" for node in ordered(behind) if node.op in DEAR and node.index in computed}
-    back = statements(behind, inputs_of(program), dear)
-    inputs = {node.value for node in ordered(behind, dear) if node.op == "input"}
+    costly = {node.index: f"m{node.index}" for node in ordered(behind) if node.op in COSTLY and node.index in computed}
+    back = statements(behind, inputs_of(program), costly)
+    inputs = {node.value for node in ordered(behind, costly) if node.op == "input"}
     notes = {"x": "x"} if note_current and "current" in inputs else {}
     notes |= {f"s{k}": f"s{k}" for k, name in enumerate(program.states) if f"state.{name}" in inputs}
-    notes |= {name: again.names[index] for index, name in dear.items()}
+    notes |= {name: again.names[index] for index, name in costly.items()}
     slopes = {f"d{k}": name for k, name in enumerate(arguments) if f"slope.{k}" in inputs}
     current, *states = ("zero" if node is None else back.names[node.index] for node in results[:count])
     sums = [(program.coefficients.index(name), sign, back.names[node.index]) for name, sign, node in terms]

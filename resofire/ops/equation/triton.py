@@ -3,7 +3,7 @@
 A program runs one sequence and one block of lanes, a thread per lane, with all states in registers, as those of
 `neuron_scan.triton` do, whose helpers place it. The backward pass runs chunk by chunk from the last; it walks each
 group of steps again from the chunk's checkpoint and keeps their states in registers. Products are never fused with
-sums, so that both passes and the loop round alike and a step walked again comes to the same spike.
+sums, so that both passes and the loop round alike and a recomputed step gives the same spike.
 
 The source is made from a graph in memory and never read from a file.
 """
