@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..nn import SDTCM, BatchNorm
 from ..nn.counts import Count, CountError, count_dense, count_norm, count_pool, require_counting
 from ..nn.folded import Array, Folded, FoldError, Layer, fold_method, norm_affine, to_array
-from ..nn.input_linear import InputLinear
+from ..nn.linear import InputLinear
 from ..nn.neuron import zero_state
 from ..ops.checks import require_count
 from .config import EncoderConfig

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..nn import SpikeLinear
 from ..nn.counts import Count, count_dense, count_pool, count_synapses, count_temporal, rate_of
 from ..nn.folded import Folded, Layer, fold_method, to_array, weight_rows
-from ..nn.input_linear import InputLinear
+from ..nn.linear import InputLinear
 from ..nn.neuron import zero_state
 from ..ops.checks import require_count, require_real
 from .config import NetworkConfig, require_class_names

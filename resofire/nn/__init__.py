@@ -3,13 +3,13 @@
 from .config import Config, Configurable, NeuronConfig
 from .firing import FireRates, fire_rates
 from .lif import LIF, LIFConfig
+from .linear import SpikeLinear
 from .neuron import Neuron, Trace
 from .neurons import AHP, ALIF, BHRF, BRF, DRF, GLIF, PLIF, PSN, TCLIF, Recurrent, SlidingPSN
 from .norm import BatchNorm
 from .prf import PRF, PRFConfig
 from .sdtcm import SDTCM
 from .spatial import SpatialNeuron
-from .spike_linear import SpikeLinear
 from .sync import summed, synchronise
 
 __all__ = [

@@ -29,11 +29,11 @@ from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_syna
 from .folded import Array, Layer, fold_method, norm_affine, to_array, weight_rows
 from .folded import spatial as fold_spatial
 from .lif import LIF
+from .linear import SpikeLinear
 from .neuron import Neuron, autocast_on, zero_state
 from .norm import BatchNorm
 from .prf import PRF, PRFConfig
 from .spatial import SpatialNeuron
-from .spike_linear import SpikeLinear
 
 NORMS = ("batch", "none")
 AMPLITUDES = ("none", "sn", "tn", "both")

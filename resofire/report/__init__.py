@@ -11,7 +11,6 @@ require("train", __name__)
 
 from .collect import Request, run_data
 from .comparison import comparison_data
-from .explorer import explorer_page
-from .page import page
+from .page import explorer_page, page
 
 __all__ = ["Request", "comparison_data", "explorer_page", "page", "run_data"]

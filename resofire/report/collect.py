@@ -18,9 +18,9 @@ from ..measure.rates import rates_and_length
 from ..models.storage import WEIGHTS
 from . import curves
 from .drawing import drawing
-from .layers import place
 from .plane import initial_network, neuron_rates, plane
 from .raster import raster
+from .recording import place
 from .summary import details, network_words, tiles
 from .tally import Tally
 

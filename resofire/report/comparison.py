@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import data, measure, models, train
 from . import curves
-from .layers import place
+from .recording import place
 from .summary import accuracy, duration, network_words
 
 

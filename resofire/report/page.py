@@ -12,6 +12,8 @@ import markupsafe
 import plotly.offline
 
 from .. import __version__
+from ..models.storage import SHIPPED
+from ..train import load_samples
 
 PAGES = Path(__file__).parent / "pages"
 LARGEST = 8_000_000
@@ -37,6 +39,14 @@ SCRIPTS = {
     "comparison": ("charts.js", "rasters.js", "comparison.js", "page.js"),
 }
 SECTIONS = {"run": RUN, "comparison": COMPARISON}
+# The neuron explorer, which is also docs/explorer.html.
+NEURONS = (
+    ("lif", "LIF", "v ← e^(−Δ/τ) v + Δ input: decay alone."),
+    ("prf", "PRF", "z ← e^(Δ(−1/τ + iθ)) z + Δ input: decay and rotation; its potential is the real part."),
+    ("several", "PRF with several resonators", "A sum of resonators with frequencies from 0 to 2θ; it has no reset."),
+)
+# The shipped network whose samples the digit comes from, and which of them it is.
+DIGIT = ("smnist", 0)
 
 
 def page(data: dict[str, Any], live: str = "") -> str:
@@ -54,6 +64,18 @@ def page(data: dict[str, Any], live: str = "") -> str:
     return render(
         "report.html", styles=("report.css",), scripts=SCRIPTS[kind], first=plotly.offline.get_plotlyjs(), data=data,
         title=f"{data['title']} · Resofire", sections=SECTIONS[kind], live=live, version=__version__,
+    )  # fmt: skip
+
+
+def explorer_page() -> str:
+    """The neuron explorer as HTML, in one file that needs no network."""
+    name, number = DIGIT
+    samples = load_samples(SHIPPED / name)
+    assert samples is not None  # every shipped network has samples
+    pixels = samples["train"].stored[number].reshape(-1).tolist()
+    return render(
+        "explorer.html", styles=("report.css", "explorer.css"), scripts=("neurons.js", "explorer.js"),
+        data={"pixels": pixels}, neurons=NEURONS,
     )  # fmt: skip
 
 

@@ -14,8 +14,7 @@ from ..nn import Neuron, Recurrent
 from ..train import RunConfig
 from ..train.evaluation import predictions
 from .drawing import short
-from .layers import title
-from .recording import recorded
+from .recording import recorded, title
 
 NEURONS = 4000
 

@@ -11,8 +11,7 @@ from ..data import Batch, Split, Task
 from ..models import Classifier, Feedforward, Network, build
 from ..train.evaluation import predictions
 from .drawing import CHANNELS, drawing, letters, packed, short
-from .layers import title
-from .recording import Layer, recorded
+from .recording import Layer, recorded, title
 
 # Bytes of the potentials of one sequence: neurons are left out until they fit.
 CELLS = 300_000

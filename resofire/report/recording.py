@@ -1,5 +1,9 @@
-"""What happens inside a network while it reads a sequence: the spikes and potentials of every layer that fires."""
+"""What happens inside a network while it reads a sequence: the spikes and potentials of every layer that fires.
 
+Layers have the names of the network; `title` is what the page calls them.
+"""
+
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -10,6 +14,11 @@ from torch import Tensor, nn
 
 from ..nn import Neuron, SpatialNeuron
 from ..nn.firing import Firing
+
+KINDS = {
+    "token_neuron": "temporal", "token_neuron_reverse": "temporal, reversed", "channel_neuron": "spatial",
+    "neurons": "temporal",
+}  # fmt: skip
 
 
 class Layer(NamedTuple):
@@ -76,3 +85,23 @@ def _above(neuron: Neuron, x: Tensor, cu_seqlens: Tensor | None, reverse: bool) 
     pieces = [x[:, start:end] for start, end in pairwise(bounds) if end > start]
     traces = [neuron.trace(piece.flip(1) if reverse else piece).argument for piece in pieces]
     return torch.cat([trace.flip(1) if reverse else trace for trace in traces], 1) if traces else x[:, :0]
+
+
+class Place(NamedTuple):
+    """Where a layer is: the number of its block from 1 on, and its kind of neuron."""
+
+    block: int
+    kind: str
+
+
+def place(name: str) -> Place:
+    """The place of a layer, e.g. of encoder.blocks.0.token_neuron; one with a name of its own keeps it as its kind."""
+    numbers = re.findall(r"\.(\d+)", name)
+    last = re.sub(r"\.\d+$", "", name).rsplit(".", 1)[-1]
+    return Place(int(numbers[-1]) + 1 if numbers else 1, KINDS.get(last, name))
+
+
+def title(name: str) -> str:
+    """A layer for people: block 1, temporal."""
+    block, kind = place(name)
+    return name if kind == name else f"block {block}, {kind}"

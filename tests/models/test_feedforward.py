@@ -8,7 +8,7 @@ import torch
 
 from resofire.models import Feedforward, FeedforwardConfig, build
 from resofire.nn import LIFConfig, PRFConfig, SpikeLinear
-from resofire.nn.input_linear import InputLinear
+from resofire.nn.linear import InputLinear
 
 QUICK = PRFConfig(delta=(0.1, 0.5), threshold=0.3)
 DOUBLE = torch.float64

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from looped import loop_over
 
-from resofire.nn.input_linear import InputLinear
+from resofire.nn.linear import InputLinear
 from resofire.ops.narrow_linear import MOST_INPUTS, _linear, _linear_backward, narrow_linear
 
 SIZES = [(7, 1, 5), (1, 1, 1), (300, 3, 130), (1000, 8, 128), (65, 2, 64), (0, 2, 3), (40, MOST_INPUTS + 1, 6)]

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .. import checks, equation, neuron_scan
+from .. import checks, equation, fft, neuron_scan
 from ..registry import Call, register, register_op, resolve
 from ..surrogate import ATan, Surrogate
-from . import fft, reference
+from . import reference
 
 RESETS = ("soft", "hard", "none")
 _ATAN = ATan()
@@ -153,5 +153,5 @@ def lif_step(
 register_op("lif", _prepare)
 register("lif", "scan", *equation.builtin("lif", reference, RESETS))
 register("lif", "triton", neuron_scan.run_triton, neuron_scan.why_not_triton)
-register("lif", "fft", fft.run, fft.why_not)
+register("lif", "fft", fft.run_lif, fft.why_not)
 register("lif", "reference", reference.run, reference.why_not)

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .. import checks, equation, neuron_scan
+from .. import checks, equation, fft, neuron_scan
 from ..registry import Call, register, register_op, resolve
 from ..surrogate import ATan, Surrogate
-from . import fft, reference
+from . import reference
 
 RESETS = ("none", "soft")
 _ATAN = ATan()
@@ -205,5 +205,5 @@ def prf_step(
 register_op("prf", _prepare)
 register("prf", "scan", *equation.builtin("prf", reference, RESETS))
 register("prf", "triton", neuron_scan.run_triton, neuron_scan.why_not_triton)
-register("prf", "fft", fft.run, fft.why_not)
+register("prf", "fft", fft.run_prf, fft.why_not)
 register("prf", "reference", reference.run, reference.why_not)

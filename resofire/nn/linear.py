@@ -1,16 +1,33 @@
-"""A Linear whose input is spikes, so that only the active inputs need to be worked on."""
+"""Linear layers that run as operators of ours: on spikes, and on the few real values that enter a network."""
 
 import torch
 from torch import Tensor, nn
 
 from ..ops import spike_linear
 from ..ops.checks import require_choice
+from ..ops.narrow_linear import narrow_linear
 from ..ops.registry import names
 from .neuron import autocast_on
 
 
+class InputLinear(nn.Linear):
+    """The first layer, on real values: `nn.Linear`, run by `resofire.ops.narrow_linear`; same state dict."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if autocast_on(x) or self.bias is None:
+            return super().forward(x)
+        return narrow_linear(x, self.weight, self.bias)
+
+
 class SpikeLinear(nn.Linear):
-    """`nn.Linear`, same initialisation and state dict; how it runs is said in `resofire.ops.spike_linear`."""
+    """A Linear whose input is spikes: `nn.Linear`, same initialisation and state dict, run by `ops.spike_linear`.
+
+    Args:
+        in_features: Number of inputs.
+        out_features: Number of outputs.
+        bias: Whether it adds a bias.
+        backend: "auto", "events" (only active inputs are worked on) or "reference" (dense).
+    """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, backend: str = "auto") -> None:
         super().__init__(in_features, out_features, bias)
