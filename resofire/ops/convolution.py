@@ -85,7 +85,7 @@ def walk(
     work = torch.float64 if soft else dtype
     current = current.to(work)
     potential = convolve(current, (gain * table[:-1].real).to(work))
-    last = gain * _weigh(current, table[:-1])
+    last = gain * _final(current, table[:-1])
     if start is not None:
         fading = table[1:] * start.to(wide.dtype)[:, None]
         potential = potential + fading.real.to(work)
@@ -99,11 +99,11 @@ def walk(
     delayed = torch.nn.functional.pad(fired_values, (0, 0, 1, 0))[:, :-1]
     carried = convolve(delayed, table[1:].real)
     spikes = spike(potential - threshold * (1 + carried), surrogate, fired)
-    last = last - threshold * _weigh(fired_values, table[:-1])
+    last = last - threshold * _final(fired_values, table[:-1])
     return spikes.to(dtype), last.to(decay.dtype)
 
 
-def _weigh(signal: Tensor, table: Tensor) -> Tensor:
+def _final(signal: Tensor, table: Tensor) -> Tensor:
     """Σ_t A^(T-1-t) signal_t as [B, N]: the contribution of the signal to the final potential."""
     weights = table.flip(0)
     if not weights.is_complex():

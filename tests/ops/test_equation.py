@@ -9,7 +9,7 @@ from random_dynamics import COEFFICIENTS, STATES, dynamics_of
 from resofire import nn
 from resofire.ops import ATan, Rectangle, Sigmoid, Triangle, equation
 from resofire.ops.equation import Dynamics, loop, operator
-from resofire.ops.equation.adjoint import adjoint
+from resofire.ops.equation.adjoint import RULES, adjoint
 from resofire.ops.equation.graph import ordered
 from resofire.ops.equation.interpret import evaluate
 from resofire.ops.equation.trace import BranchError, Untraceable, trace
@@ -59,7 +59,36 @@ def test_random_dynamics_compiled_and_looped_agree(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_graph_and_its_adjoint_are_those_of_autograd(seed):
     torch.manual_seed(seed)
-    dynamics, surrogate = dynamics_of(seed), SURROGATES[seed % 4]
+    compare_with_autograd(dynamics_of(seed), SURROGATES[seed % 4])
+
+
+# One function of two values for each rule of the adjoint.
+OPERATIONS = {
+    "add": lambda x, y: x + 2 * y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "neg": lambda x, y: -x,
+    "div": lambda x, y: x / (2 + y * y), "exp": lambda x, y: torch.exp(x), "log": lambda x, y: torch.log(2 + x * x),
+    "sqrt": lambda x, y: torch.sqrt(1 + x * x), "sin": lambda x, y: torch.sin(x), "cos": lambda x, y: torch.cos(x),
+    "tanh": lambda x, y: torch.tanh(x), "sigmoid": lambda x, y: torch.sigmoid(x),
+    "pow": lambda x, y: (1 + x.abs()) ** 1.7, "abs": lambda x, y: torch.abs(x), "minimum": torch.minimum,
+    "maximum": torch.maximum, "clamp_min": lambda x, y: torch.clamp(x, min=-0.3),
+    "clamp_max": lambda x, y: torch.clamp(x, max=0.4), "where": lambda x, y: torch.where(x > y, x * x, 3 * y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_the_adjoint_of_every_operation(op):
+    def dynamics(current, state, c, spike):
+        s = spike(current - 1)
+        value = OPERATIONS[op](state.a, state.b)
+        return s, {"a": value, "b": c.p * value + c.q * s}
+
+    torch.manual_seed(0)
+    program = compare_with_autograd(dynamics, ATan())
+    assert op in {node.op for node in ordered(program.following.values())}
+    assert set(OPERATIONS) == set(RULES)
+
+
+def compare_with_autograd(dynamics, surrogate):
+    """The traced graph and its adjoint, run by the interpreter, against the function under autograd."""
     program = trace(dynamics, STATES, COEFFICIENTS, "Random")
     names = ("current", "state.a", "state.b", "c.p", "c.q")
     inputs = {name: torch.randn(64, dtype=torch.float64, requires_grad=True) for name in names}
@@ -87,6 +116,7 @@ def test_a_graph_and_its_adjoint_are_those_of_autograd(seed):
     for node, gradient in zip(nodes, expected, strict=True):
         value = torch.zeros(64, dtype=torch.float64) if node is None else evaluate([node], values)[0]
         torch.testing.assert_close(value, torch.zeros_like(value) if gradient is None else gradient)
+    return program
 
 
 @pytest.mark.parametrize("layout", ["plain", "strided", "half", "split", "empty"])

@@ -4,13 +4,13 @@ An operator receives a program by its key; `register` keeps those of this proces
 """
 
 from collections.abc import Sequence
-from typing import Any, Never
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..neuron_scan import chunk_rows, padded
-from ..surrogate import refuse_double_backward, refuse_forward_mode
+from ..neuron_scan import chunk_rows, differentiable, padded, require_like, sequences_of
+from ..surrogate import refuse_forward_mode
 from .graph import Program
 
 _PROGRAMS: dict[str, tuple[Program, str]] = {}
@@ -43,17 +43,6 @@ def program_for(key: str, current: Tensor, coefficients: Tensor, cu_seqlens: Ten
     return program, owner
 
 
-def require_like(owner: str, name: str, value: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raise ValueError unless a tensor has a shape and type that the kernels rely on."""
-    if value is not None and (value.shape != shape or value.dtype != dtype):
-        raise ValueError(f"{owner}: {name} must be {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}")
-
-
-def sequences_of(current: Tensor, cu_seqlens: Tensor | None) -> int:
-    """The number of sequences."""
-    return current.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-
-
 @torch.library.custom_op("resofire::equation", mutates_args=())
 def forward(
     current: Tensor,
@@ -77,14 +66,6 @@ def forward(
     from . import cpu
 
     return cpu.forward(program, owner, cpu.Inputs(current, coefficients, cu_seqlens), state, reverse)
-
-
-@forward.register_fake
-def _(
-    current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, *rest: object
-) -> tuple[Tensor, Tensor, Tensor]:
-    checkpoints = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), padded(current.shape[2])))
-    return torch.empty_like(current), torch.empty_like(state), checkpoints
 
 
 @torch.library.custom_op("resofire::equation_backward", mutates_args=())
@@ -118,41 +99,7 @@ def backward(
     return cpu.backward(program, owner, inputs, checkpoints, (grad_spikes, grad_state), trained, form, reverse)
 
 
-@backward.register_fake
-def _(
-    grad_spikes: Tensor | None,
-    grad_state: Tensor | None,
-    current: Tensor,
-    coefficients: Tensor,
-    checkpoints: Tensor,
-    cu_seqlens: Tensor | None,
-    *rest: object,
-) -> tuple[Tensor, Tensor, Tensor]:
-    state = checkpoints.new_empty((checkpoints.shape[0], sequences_of(current, cu_seqlens), current.shape[2]))
-    return torch.empty_like(current), torch.empty_like(coefficients), state
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    current, coefficients, _, cu_seqlens, *options = inputs
-    ctx.save_for_backward(current, coefficients, output[2], cu_seqlens)
-    ctx.options = options
-    ctx.set_materialize_grads(False)
-
-
-def _pull_back(ctx: Any, grad_spikes: Tensor | None, grad_state: Tensor | None, _: object) -> tuple[Any, ...]:
-    not_differentiable = (None,) * 6  # cu_seqlens and the options
-    if grad_spikes is None and grad_state is None:
-        return None, None, None, *not_differentiable
-    grads = backward(grad_spikes, grad_state, *ctx.saved_tensors, *ctx.options)
-    return *grads, *not_differentiable
-
-
-def _refuse(ctx: Any, *grads: Tensor) -> Never:
-    refuse_double_backward("a neuron")
-
-
-forward.register_autograd(_pull_back, setup_context=_save)
-backward.register_autograd(_refuse)
+differentiable(forward, backward)
 
 
 def run(

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..neuron_scan import chunk_rows, padded
+from ..neuron_scan import chunk_rows, padded, require_like, sequences_of
 from ..surrogate import refuse_double_backward, refuse_forward_mode
-from .operator import program_for, require_like, sequences_of
+from .operator import program_for
 
 
 class Layer(NamedTuple):

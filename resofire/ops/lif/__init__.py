@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .. import checks, equation, fft, neuron_scan
+from .. import checks, equation, fft
+from ..neuron_scan import triton_op
 from ..registry import Call, register, register_op, resolve
 from ..surrogate import ATan, Surrogate
 from . import reference
@@ -152,6 +153,6 @@ def lif_step(
 
 register_op("lif", _prepare)
 register("lif", "scan", *equation.builtin("lif", reference, RESETS))
-register("lif", "triton", neuron_scan.run_triton, neuron_scan.why_not_triton)
+register("lif", "triton", triton_op.run, triton_op.why_not)
 register("lif", "fft", fft.run_lif, fft.why_not)
 register("lif", "reference", reference.run, reference.why_not)

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .. import checks, equation, fft, neuron_scan
+from .. import checks, equation, fft
+from ..neuron_scan import triton_op
 from ..registry import Call, register, register_op, resolve
 from ..surrogate import ATan, Surrogate
 from . import reference
@@ -204,6 +205,6 @@ def prf_step(
 
 register_op("prf", _prepare)
 register("prf", "scan", *equation.builtin("prf", reference, RESETS))
-register("prf", "triton", neuron_scan.run_triton, neuron_scan.why_not_triton)
+register("prf", "triton", triton_op.run, triton_op.why_not)
 register("prf", "fft", fft.run_prf, fft.why_not)
 register("prf", "reference", reference.run, reference.why_not)
