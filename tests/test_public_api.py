@@ -6,9 +6,12 @@ import sys
 
 import pytest
 
+import resofire.compare
+import resofire.data
 import resofire.deploy
 import resofire.measure
 import resofire.models
+import resofire.models.baselines
 import resofire.nn
 import resofire.ops
 import resofire.recipes
@@ -136,3 +139,31 @@ def test_importing_does_not_load_the_kernel_compilers():
     code = f"import sys, resofire.recipes; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+PACKAGES = (
+    resofire.compare, resofire.data, resofire.deploy, resofire.measure, resofire.models, resofire.models.baselines,
+    resofire.nn, resofire.ops, resofire.recipes, resofire.report, resofire.train,
+)  # fmt: skip
+
+
+def undocumented(package) -> list[str]:
+    """Public functions and classes without a docstring, or whose arguments have no `Args:`."""
+    missing = []
+    for name in package.__all__:
+        value = getattr(package, name)
+        if inspect.isfunction(value):
+            arguments = len(inspect.signature(value).parameters) > 1
+        elif inspect.isclass(value):
+            fields = hasattr(value, "__dataclass_fields__") or issubclass(value, tuple | Exception)
+            arguments = not fields and len(inspect.signature(vars(value).get("__init__", len)).parameters) > 1
+        else:
+            continue
+        text = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+        if not text or (arguments and "Args:" not in text):
+            missing.append(f"{package.__name__}.{name}")
+    return missing
+
+
+def test_public_names_are_documented():
+    assert [name for package in PACKAGES for name in undocumented(package)] == []

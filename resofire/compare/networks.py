@@ -88,7 +88,11 @@ def _widened(config: NetworkConfig, width: int) -> NetworkConfig:
 
 
 def own(title: str, config: Any) -> Contender:
-    """A contender from a config of the user's own: of a network or its run, of a block, or of an SD-TCM's neuron.
+    """A contender from a config of the user's own.
+
+    Args:
+        title: Its name in the table.
+        config: The config of a network or its run, of a block, or of an SD-TCM's neuron.
 
     Raises:
         RunError: It is none of these.
@@ -116,13 +120,13 @@ def _with_block(base: NetworkConfig, block: Config) -> EncoderConfig:
     return replace(_encoder(base), block=block, prenorm=True, last_norm=True, positional_bias=0.0, rate_target=None)
 
 
-def _blocks(title: str, config: type[Config], settings: dict[str, Any], **options: Any) -> Contender:
-    """A contender whose blocks take direction and dropout from the recipe, and all other settings from `settings`."""
+def _blocks(title: str, config: type[Config], fixed: dict[str, Any], **options: Any) -> Contender:
+    """A contender whose blocks take direction and dropout from the recipe, and the settings in `fixed`."""
 
     def make(base: NetworkConfig, length: float) -> NetworkConfig:
         encoder = _encoder(base)
         ways = {"bidirectional": encoder.bidirectional, "dropout": encoder.dropout}
-        return _with_block(encoder, config(**ways, **settings))
+        return _with_block(encoder, config(**ways, **fixed))
 
     return Contender(title, make, **options)
 

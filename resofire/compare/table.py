@@ -135,7 +135,15 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def write(result: dict[str, Any], folder: Path) -> Path:
-    """Write compare.json, compare.md and the figure into a folder; return the page."""
+    """Write compare.json, compare.md and the figure.
+
+    Args:
+        result: What `run` returned.
+        folder: Where to write them.
+
+    Returns:
+        The page, compare.md.
+    """
     write_atomic(folder / JSON, (json.dumps(result, indent=1) + "\n").encode())
     save(draw(result), folder / FIGURE)
     write_atomic(folder / PAGE, markdown(result).encode())

@@ -52,7 +52,16 @@ def _path(function: Callable[..., Task]) -> str:
 
 
 def dataset(name: str, about: str = "", **preset: Any) -> Callable[[Loader], Loader]:
-    """Decorate a function to register it as a data set; see `register`."""
+    """Decorate a function to register it as a data set.
+
+    Args:
+        name: The name of the data set.
+        about: One line on it, for `resofire data list`.
+        preset: Settings that belong to this name; `load` refuses other values for them.
+
+    Returns:
+        The decorator; see `register` for what the function must do.
+    """
 
     def decorate(function: Loader) -> Loader:
         register(name, function, about, **preset)

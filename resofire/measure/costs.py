@@ -86,6 +86,7 @@ class Energy:
         return sum(self.components.values()) / self.steps
 
     def as_dict(self) -> dict[str, Any]:
+        """Return a dict for JSON: the whole and its components."""
         return {
             "pJ_per_step": self.pj_per_step,
             "mJ_per_inference": self.mj_per_inference,

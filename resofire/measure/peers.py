@@ -164,7 +164,12 @@ def law(products: Callable[[int, int], float], other: str = "H") -> str:
 
 
 def complexity(name: str, *, bidirectional: bool = False) -> str:
-    """Return the products per time step of a peer's state and read-out in D and H; attention's in D and C."""
+    """Return the products per time step of a peer's state and read-out in D and H; attention's in D and C.
+
+    Args:
+        name: The peer, one of PEERS.
+        bidirectional: Whether it runs in both directions.
+    """
 
     def products(block: Counts) -> float:
         dynamics = block.only("state space", "attention")

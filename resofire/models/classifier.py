@@ -31,7 +31,11 @@ class ClassifierConfig(EncoderConfig):
 
 
 class Classifier(Network):
-    """Sequences to classes; with pool "none", every time step to classes."""
+    """Sequences to classes; with pool "none", every time step to classes.
+
+    Args:
+        config: Its settings, a `ClassifierConfig`.
+    """
 
     config: ClassifierConfig
 

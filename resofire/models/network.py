@@ -25,6 +25,9 @@ class Network(Synchronised):
         penalises rates above and below the target alike; its gradient flows through the surrogates. Without a
         rate_target it is zero. In training on several processes (`nn.synchronise`) the rates are those of the whole
         batch.
+
+        Args:
+            x, lengths, cu_seqlens: As in `forward`.
         """
         target = self.config.rate_target
         with fire_rates(self, gradient=target is not None) as watched:

@@ -36,7 +36,11 @@ class RetrievalConfig(EncoderConfig):
 
 
 class Retrieval(Network):
-    """Pairs of sequences to classes: [a, b, a - b, a·b] → Linear → GELU → Linear."""
+    """Pairs of sequences to classes: [a, b, a - b, a·b] → Linear → GELU → Linear.
+
+    Args:
+        config: Its settings, a `RetrievalConfig`.
+    """
 
     config: RetrievalConfig
 

@@ -145,6 +145,10 @@ def _require_importable(value: Any) -> None:
 def save(model: Network, folder: str | os.PathLike[str]) -> Path:
     """Write a network into a folder, each file whole or not at all.
 
+    Args:
+        model: The network.
+        folder: The folder, made if it does not exist; it gets config.json and model.safetensors.
+
     Returns:
         The file of its weights.
 

@@ -71,6 +71,7 @@ class Count:
                 raise ValueError(f"Count: {name} must be a number of at least 0, got {value!r}")
 
     def as_dict(self) -> dict[str, Any]:
+        """Return all fields as plain values for JSON."""
         return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
 
 

@@ -56,6 +56,7 @@ class FireRates:
         self._seen: dict[str, int] = {}
 
     def add(self, name: str, rate: Tensor, count: int) -> None:
+        """Count a layer's rate over `count` neurons and steps."""
         # In float64 the exact number of spikes can be recovered from the mean.
         fired = rate.double() * count
         self._fired[name] = self._fired[name] + fired if name in self._fired else fired
@@ -65,6 +66,7 @@ class FireRates:
         return float(self._fired[name].detach()) / max(1, self._seen[name])
 
     def as_dict(self) -> dict[str, float]:
+        """The rates of all layers by name."""
         return {name: self[name] for name in self._fired}
 
     def tensors(self) -> dict[str, Tensor]:

@@ -28,6 +28,11 @@ class Trace:
     """A recorded sequence: `spikes`, `argument` (what `spike` was called with) and every state, each [B, T, N].
 
     States are attributes by their names and hold the value after each step, that is after the reset.
+
+    Args:
+        spikes: The spikes.
+        states: Every state by its name.
+        argument: What `spike` was called with.
     """
 
     def __init__(self, spikes: Tensor, states: Mapping[str, Tensor], argument: Tensor) -> None:

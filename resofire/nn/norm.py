@@ -16,6 +16,11 @@ class BatchNorm(Synchronised):
     Padding would count as time steps, so hand sequences of different lengths over packed. An empty batch passes
     through and leaves the running statistics alone. Once synchronised (`synchronise`), training takes the statistics of
     all processes' time steps; their numbers may differ, and a process may have none.
+
+    Args:
+        features: Number of channels.
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics.
     """
 
     running_mean: Tensor

@@ -144,7 +144,16 @@ class SDTCM(nn.Module):
         return self._composed(u, cu_seqlens)[0]
 
     def scan(self, u: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Any]:
-        """A piece of each sequence from a state (None: zero): the stream after the block, and the state after it."""
+        """Run a piece of each sequence.
+
+        Args:
+            u: The stream [B, T, D], or packed [1, S, D].
+            state: The state after the piece before; None is zero.
+            cu_seqlens: Bounds of packed sequences [B + 1], int32.
+
+        Returns:
+            The stream after the block, and the state after its last step.
+        """
         self._require_stream("SDTCM.scan", u, "B, T")
         self._require_causal("SDTCM.scan")
         if state is not None and self.norm is not None:

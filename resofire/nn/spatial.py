@@ -41,9 +41,11 @@ class SpatialNeuron(Firing):
         return self._sized(self._fired(spike(x - self.threshold, self.surrogate)))
 
     def scan(self, x: Tensor, state: tuple[()] | None = None, **options: Any) -> tuple[Tensor, tuple[()]]:
+        """The spikes of whole sequences, and the empty state: no step depends on another."""
         return self(x), ()
 
     def step(self, x: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:
+        """The spikes of one time step, and the empty state."""
         return self(x), ()
 
     @torch.no_grad()

@@ -29,7 +29,12 @@ class Synchronised(nn.Module):
 
 
 def synchronise(model: nn.Module, group: Any = None) -> None:
-    """Has a model train on a batch that is shared out over the processes of a torch.distributed group (None: all)."""
+    """Let a model train on a batch that is divided among processes: norms and fire rates take all of it.
+
+    Args:
+        model: The model, the same in every process.
+        group: A group of torch.distributed, or None for all processes.
+    """
     name = _name("synchronise", group)
     for module in model.modules():
         if isinstance(module, Synchronised):
@@ -37,7 +42,12 @@ def synchronise(model: nn.Module, group: Any = None) -> None:
 
 
 def summed(x: Tensor, group: Any = None) -> Tensor:
-    """The sum of x over the processes of a group or its name (None: all); the gradient is summed over them likewise."""
+    """The sum of a tensor over processes; its gradient is summed over them too.
+
+    Args:
+        x: The tensor of this process, of the same shape in all.
+        group: A group of torch.distributed or its name, or None for all processes.
+    """
     return _summed(x, group if isinstance(group, str) else _name("summed", group))
 
 

@@ -61,7 +61,13 @@ def training(
 
 
 def evenly_spaced(split: Split, size: int, count: int) -> Iterator[Batch]:
-    """Up to `count` batches, evenly spaced over a split in its stored order, without augmentation."""
+    """Iterate over batches that are evenly spaced over a split in its stored order, without augmentation.
+
+    Args:
+        split: The split.
+        size: Sequences in a batch.
+        count: The most batches.
+    """
     whole = max(1, len(split) // size)
     count = min(count, whole)
     for number in range(count):

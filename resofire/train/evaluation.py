@@ -132,6 +132,10 @@ def recalibrate(model: nn.Module, batches: Iterable[Batch]) -> None:
 
     In training these are statistics of augmented sequences and of weights that keep changing. What is validated and
     shipped sees sequences without augmentation, often through averaged weights.
+
+    Args:
+        model: The model.
+        batches: The batches to take statistics from.
     """
     norms = [module for module in model.eval().modules() if isinstance(module, BatchNorm)]
     momenta = [norm.momentum for norm in norms]
@@ -202,7 +206,12 @@ def recorded(run: Path) -> dict[str, Any] | None:
 
 
 def report(run: Path, result: dict[str, Any]) -> str:
-    """A result as plain lines; accuracies come last, such as `  test  86.52 %  21,630 of 25,000`."""
+    """A result as plain lines; accuracies come last, such as `  test  86.52 %  21,630 of 25,000`.
+
+    Args:
+        run: The folder of the run, for the first line.
+        result: The content of its result.json.
+    """
     lines = [f"{run}: {result['task']}, {result['parameters']:,} parameters"]
     if "seconds" in result:
         lines.append(f"  trained in {result['seconds']:.0f} s")

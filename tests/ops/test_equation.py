@@ -1,5 +1,6 @@
 """The compiler of dynamics against the loop and against a graph that is run without compiling it."""
 
+import functools
 from collections import namedtuple
 
 import pytest
@@ -209,6 +210,31 @@ def test_torch_accepts_the_operators():
     for bounds in (None, PACKED):
         x = torch.randn(2 if bounds is None else 1, 101, 9, dtype=torch.float64)
         torch.library.opcheck(operator.forward, operands(dynamics, x, bounds))
+
+
+def test_kernels_are_kept_on_disk_by_their_graph(tmp_path, monkeypatch):
+    from numba.core import config
+
+    from resofire.ops.equation import cpu, emit
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cpu, "_kernels", {})
+    empty = namedtuple("Empty", ())
+    hits = []
+    for factor in (3.25, 3.25, 3.5):
+        cpu._kernels.clear()
+        emit.compiled.cache_clear()
+        function = functools.partial(scaled, factor=factor)
+        spikes, _ = equation.scan(Dynamics("Scaled", function, empty, empty(), ATan()), torch.ones(1, 3, 2), None)
+        assert spikes.all()
+        (kernel,) = cpu._kernels.values()
+        hits.append(sum(kernel.stats.cache_hits.values()))
+    assert hits == [0, 1, 0]
+    assert len(list(tmp_path.rglob("*.nbi"))) == 2
+
+
+def scaled(current, state, c, spike, factor):
+    return spike(factor * current - 1), {}
 
 
 class OnePole(nn.Neuron):

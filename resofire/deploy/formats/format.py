@@ -59,7 +59,12 @@ class Format(ABC):
 
     @abstractmethod
     def verify(self, network: Any, content: Any, samples: list[Array]) -> dict[str, Any]:
-        """Run `content`, what `write` returned, on the samples and compare it with the network.
+        """Run what was written on the samples and compare it with the network.
+
+        Args:
+            network: What was exported.
+            content: What `write` returned.
+            samples: Sequences to compare on.
 
         Returns:
             What was compared, as values for JSON: `compared` (a clause), `sequences`, `steps`, `dtype`,

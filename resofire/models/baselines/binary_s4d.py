@@ -45,7 +45,13 @@ class BinaryS4DConfig(S4DConfig):
 
 
 class BinaryS4D(S4D):
-    """An S4D block with a spike in place of GELU; other arguments as in `S4D`."""
+    """An S4D block with a spike in place of GELU.
+
+    Args:
+        features: Number of channels.
+        threshold: Where the spike fires.
+        settings: As in `S4D`.
+    """
 
     def __init__(self, features: int, *, threshold: float = 0.5, **settings: Any) -> None:
         super().__init__(features, **settings)
@@ -71,7 +77,12 @@ class GSUConfig(S4DConfig):
 
 
 class GSU(S4D):
-    """An S4D block whose channel mixer is a gated spiking unit; arguments as in `S4D`."""
+    """An S4D block whose channel mixer is a gated spiking unit.
+
+    Args:
+        features: Number of channels.
+        settings: As in `S4D`.
+    """
 
     neuron_parameters = ("log_scale",)
 

@@ -44,7 +44,11 @@ class FeedbackConfig(FeedforwardConfig):
 
 
 class Feedback(Feedforward):
-    """A `Feedforward` network in which the spikes of some layers return to them one step later (`nn.Recurrent`)."""
+    """A `Feedforward` network in which the spikes of some layers return to them one step later (`nn.Recurrent`).
+
+    Args:
+        config: Its settings, a `FeedbackConfig`.
+    """
 
     config: FeedbackConfig
 

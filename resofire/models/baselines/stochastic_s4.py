@@ -38,7 +38,12 @@ class StochasticS4Config(S4DConfig):
 
 
 class StochasticS4(S4D):
-    """One block of Stochastic SpikingS4; arguments as in `S4D`."""
+    """One block of Stochastic SpikingS4.
+
+    Args:
+        features: Number of channels.
+        settings: As in `S4D`.
+    """
 
     def __init__(self, features: int, **settings: Any) -> None:
         super().__init__(features, **settings)
