@@ -69,7 +69,10 @@ class LIF(Neuron, config_class=LIFConfig):
         backend: str = "auto",
     ) -> None:
         super().__init__(features, surrogate=surrogate)
-        require_settings("lif", "LIF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
+        require_settings(
+            "lif", "LIF", threshold=threshold, reset=reset, resets=RESETS, reset_gradient=reset_gradient,
+            surrogate=surrogate, backend=backend,
+        )  # fmt: skip
         require_above("LIF", "tau", tau, 1)
         values = sample("LIF", "tau", tau, features, log=True)
         if train_tau:

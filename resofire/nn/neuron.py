@@ -291,7 +291,7 @@ def in_full(value: Tensor) -> Tensor:
 
 
 def require_settings(
-    op: str, owner: str, threshold: float, reset: str, resets: tuple[str, ...], reset_gradient: str,
+    op: str, owner: str, *, threshold: float, reset: str, resets: tuple[str, ...], reset_gradient: str,
     surrogate: Surrogate, backend: str,
 ) -> None:  # fmt: skip
     """Check the settings that PRF and LIF share."""

@@ -18,7 +18,7 @@ from .neuron import Neuron, require_above, require_settings, sample, show_range
 
 GAINS = ("delta", "unit")
 # A trained θ is kept as its logarithm; a value sampled from a range that begins at 0 stays this far away from it.
-_SMALLEST_THETA = 1e-6
+SMALLEST_THETA = 1e-6
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,10 @@ class PRF(Neuron, config_class=PRFConfig):
             if value != only:
                 owner = type(self).__name__
                 raise ValueError(f"{owner}: {name} must be {only} in a subclass of PRF, got {value!r}; see nn.DRF")
-        require_settings("prf", "PRF", threshold, reset, RESETS, reset_gradient, surrogate, backend)
+        require_settings(
+            "prf", "PRF", threshold=threshold, reset=reset, resets=RESETS, reset_gradient=reset_gradient,
+            surrogate=surrogate, backend=backend,
+        )  # fmt: skip
         if not isinstance(evenly_spaced, bool):
             raise ValueError(f"PRF: evenly_spaced must be True or False, got {evenly_spaced!r}")
         require_choice("PRF", "gain", gain, GAINS)
@@ -159,7 +162,7 @@ class PRF(Neuron, config_class=PRFConfig):
                 require_above("PRF", "theta", theta, 0)
             elif theta[0] < 0:
                 raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
-            frequencies = frequencies.clamp(min=_SMALLEST_THETA)
+            frequencies = frequencies.clamp(min=SMALLEST_THETA)
         self._keep_log(
             "delta", sample("PRF", "delta", delta, features, log=True, evenly_spaced=evenly_spaced), train_delta
         )

@@ -120,7 +120,7 @@ def train(
     except ValueError as error:
         raise RunError(str(error)) from None
     if rank() > 0:
-        return _execute(config, task, folder, devices, own, plan, network, None)
+        return _execute(config, task, folder, devices=devices, own=own, plan=plan, model=network)
     require_empty(folder)
     try:
         require_step(network, task, sample(task.splits["train"]), loss)
@@ -144,7 +144,7 @@ def train(
             (folder / FILE).unlink(missing_ok=True)
             raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
         try:
-            return _execute(config, task, folder, devices, own, plan, network, None)
+            return _execute(config, task, folder, devices=devices, own=own, plan=plan, model=network)
         except Stopped:
             raise
         except Exception:
@@ -205,7 +205,7 @@ def resume(
             # Of a finished run that lost its network.
             (folder / RESULT).unlink(missing_ok=True)
             write_json(folder / RUN, {**record, "resumed": [*record.get("resumed", ()), now]})
-        return _execute(config, task, folder, devices, own, plan, network, state)
+        return _execute(config, task, folder, devices=devices, own=own, plan=plan, model=network, state=state)
 
 
 def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Module]:
@@ -227,8 +227,8 @@ def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Modu
 
 
 def _execute(
-    config: RunConfig, task: Task, folder: Path, devices: int, own: UserParts, plan: Plan, model: nn.Module,
-    state: dict[str, Any] | None,
+    config: RunConfig, task: Task, folder: Path, *, devices: int, own: UserParts, plan: Plan, model: nn.Module,
+    state: dict[str, Any] | None = None,
 ) -> Outcome:  # fmt: skip
     """Train from a checkpoint's state or the beginning, evaluate, and explain why if it ends early."""
     # Fabric takes a second to import, and other users of this package do not need it.

@@ -9,10 +9,7 @@ from torch import Tensor, nn
 from ...ops import ATan, Surrogate, prf_coefficients
 from ...ops.checks import require_choice, require_count, require_real
 from ..neuron import Neuron, in_full, require_above, require_range, sample, show_range
-from ..prf import GAINS, unit_gain
-
-# A trained θ is kept as its logarithm; a value sampled from a range that begins at 0 stays this far away from it.
-_SMALLEST_THETA = 1e-6
+from ..prf import GAINS, SMALLEST_THETA, unit_gain
 
 
 class DRF(Neuron):
@@ -88,7 +85,7 @@ class DRF(Neuron):
         bands = [
             sample("DRF", "theta", band, features, evenly_spaced=evenly_spaced) for band in _bands(theta, resonators)
         ]
-        self._keep_log("theta", torch.cat(bands).clamp(min=_SMALLEST_THETA if train_theta else 0), train_theta)
+        self._keep_log("theta", torch.cat(bands).clamp(min=SMALLEST_THETA if train_theta else 0), train_theta)
         # One resonator alone starts as a PRF; several with the variance of one.
         mix = torch.randn(resonators * features) / math.sqrt(resonators) if resonators > 1 else torch.ones(features)
         self.mix = nn.Parameter(mix)

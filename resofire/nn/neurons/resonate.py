@@ -60,7 +60,7 @@ class BRF(Neuron):
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__(features, surrogate=surrogate)
-        _init_resonator(self, omega, offset, gamma, delta, threshold, gain)
+        _init_resonator(self, omega, offset, gamma=gamma, delta=delta, threshold=threshold, gain=gain)
 
     def coefficients(self) -> dict[str, Tensor]:
         """1 + δ(p(ω) - b'), δω and the gain, each [features]; δ, γ and the threshold, each []."""
@@ -132,7 +132,7 @@ class BHRF(Neuron):
         surrogate: Surrogate = ATan(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__(features, surrogate=surrogate)
-        _init_resonator(self, omega, offset, gamma, delta, threshold, gain)
+        _init_resonator(self, omega, offset, gamma=gamma, delta=delta, threshold=threshold, gain=gain)
 
     def coefficients(self) -> dict[str, Tensor]:
         """1 - 2δ(δω²/2 + b'), δω² and the gain, each [features]; δ, 2δ, γ and the threshold, each []."""
@@ -160,8 +160,8 @@ class BHRF(Neuron):
 
 
 def _init_resonator(
-    neuron: Any, omega: float | tuple[float, float], offset: float | tuple[float, float], gamma: float, delta: float,
-    threshold: float, gain: str,
+    neuron: Any, omega: float | tuple[float, float], offset: float | tuple[float, float], *, gamma: float,
+    delta: float, threshold: float, gain: str,
 ) -> None:  # fmt: skip
     """Check and keep the settings that BRF and BHRF share."""
     owner = type(neuron).__name__
