@@ -14,8 +14,8 @@ from .pages import percent, table
 RECORDS = Path(__file__).with_name("records")
 # What a page needs of a row.
 COLUMNS = (
-    "title", "accuracy", "spread", "seeds", "tested", "parameters", "epochs", "fire_rate", "energy", "no_nonlinear",
-    "no_mac",
+    "title", "accuracy", "spread", "seeds", "threads", "tested", "parameters", "epochs", "fire_rate", "energy",
+    "no_nonlinear", "no_mac",
 )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def comparisons(tasks: Container[str], *folders: Path) -> list[dict[str, Any]]:
         try:
             read = json.loads(file.read_text("utf-8"))
             rows = [{name: row[name] for name in COLUMNS} for row in read["rows"]]
-            kept = {name: read[name] for name in ("task", "recipe", "budget", "threads")}
+            kept = {name: read[name] for name in ("task", "recipe", "budget")}
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             # Half-written, or of another program.
             continue
@@ -69,5 +69,6 @@ def _part(result: dict[str, Any]) -> str:
         for row in sorted(result["rows"], key=lambda each: -each["accuracy"])
     ]  # fmt: skip
     tested = max(row["tested"] for row in result["rows"])
-    title = f"`{result['recipe']}`, {given} each (threads: {result['threads']}), {tested:,} test sequences:"
+    threads = " or ".join(map(str, sorted({each for row in result["rows"] for each in row["threads"]})))
+    title = f"`{result['recipe']}`, {given} each (threads: {threads}), {tested:,} test sequences:"
     return f"{title}\n\n{table(head, rows)}"
