@@ -56,11 +56,11 @@ const Comparison = (() => {
     };
     return {
       runs: () => {
-        const rows = data().runs.map((run) => [run.name, run.task, run.network ?? dash, run.parameters ? count(run.parameters) : dash,
+        const rows = data().runs.map((run) => [run.name,
           run.accuracy ? `${percent(run.accuracy.share, 2)} (${percent(run.accuracy.low, 2)} to ${percent(run.accuracy.high, 2)})${run.accuracy.split === "test" ? "" : `, ${run.accuracy.split}`}` : run.finished ? dash : "not finished",
-          percent(run.rate), run.energy ? `${run.energy.toPrecision(3)} mJ` : dash, run.time ?? dash, String(run.seed)]);
+          run.parameters ? count(run.parameters) : dash, percent(run.rate), run.energy ? `${run.energy.toPrecision(3)}\u00a0mJ` : dash, run.time ?? dash, String(run.seed), run.task, run.network ?? dash]);
         const notes = data().runs.filter((run) => run.note).map((run) => h("p", { class: "note" }, `${run.name}: ${run.note}`));
-        return [table(["run", "task", "network", "parameters", "accuracy (95 % interval)", "fire rate", "energy", "training", "seed"], rows, { label: "Runs" }), ...notes];
+        return [table(["run", "accuracy (95 % interval)", "parameters", "fire rate", "energy", "training", "seed", "task", "network"], rows, { label: "Runs" }), ...notes];
       },
       scores: () => data().runs.some((run) => run.accuracy) ? [plot(() => scores(data().runs, look()), "Accuracy of each run with its interval", null)] : none("No run has finished."),
       progress: () => data().runs.some((run) => run.curve) ? chosen("progress", "By", [["epoch", "epoch"], ["step", "step"], ["minutes", "time"]], (value) => progress(data().runs, look(), value), "Accuracy during training") : none("No validation has been recorded."),

@@ -89,7 +89,7 @@
       return [h("p", { class: "note" }, read + left), h("div", { class: "two" },
         plot(() => Charts.confusion(found, look, narrow()), "Confusion matrix", "Confusion matrix: rows are classes, columns answers."),
         plot(() => Charts.calibration(found.calibration, look), "Calibration", `Calibration: share of correct answers by confidence. Expected calibration error ${percent(found.calibration.error)}.`)),
-        table(["class", "sequences", "precision", "recall", "F1"], rows, { label: "Precision and recall of each class" })];
+        table(["class", found.count === data.data.count ? "sequences" : "labels", "precision", "recall", "F1"], rows, { label: "Precision and recall of each class" })];
     },
     rasters: () => {
       if (data.rasters.missing) return [missing(data.rasters)];
