@@ -103,8 +103,11 @@ class Compare:
         from .. import report
         from ..atomic import write_atomic
 
-        every = {f"{name}, seed {seed}": comparison.run_folder(name, seed) for name in comparison.contenders
-                 for seed in range(self.seeds)}  # fmt: skip
+        every = {
+            f"{name}, seed {seed}" if self.seeds > 1 else name: comparison.run_folder(name, seed)
+            for name in comparison.contenders
+            for seed in range(self.seeds)
+        }
         # A comparison continued on another machine has figures of runs whose folders are not here.
         runs = {name: folder for name, folder in every.items() if folder.is_dir()}
         if not runs:

@@ -13,7 +13,7 @@ from ..nn.counts import OPERATIONS
 from ..paper.pages import table
 from ..paper.published import as_published, published_peer
 from ..plot import save
-from ..plot.compare import draw
+from ..plot.compare import budget_words, draw
 from ..train import read
 
 JSON, PAGE, FIGURE = "compare.json", "compare.md", "compare"
@@ -121,7 +121,6 @@ def _published(folder: Path, result: dict[str, Any], length: float, name: str | 
 
 def markdown(result: dict[str, Any]) -> str:
     """The comparison as a page with one table, the best network first."""
-    given = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
     rows = sorted(result["rows"], key=lambda each: -each["accuracy"])
     head = (
         "network", "test, %", "parameters", "epochs", "s per epoch", "peak MB", "fire rate, %", "MAC", "AC",
@@ -132,8 +131,8 @@ def markdown(result: dict[str, Any]) -> str:
     many = "one seed" if seeds == [1] else f"{' to '.join(map(str, seeds))} seeds, mean ± standard deviation"
     text = (
         f"# {result['recipe']}: equal budget\n\n"
-        f"Trained here on {result['task']}, each network for {given} with the settings of the recipe "
-        f"`{result['recipe']}` (threads: {threads}; {many}). Peak memory is that of one training step, "
+        f"Trained here on {result['task']}, each network for {budget_words(result['budget'])} with the settings of the "
+        f"recipe `{result['recipe']}` (threads: {threads}; {many}). Peak memory is that of one training step, "
         "operations and energy are per inference of mean length: published is the paper's formula for the blocks, "
         "audited counts the whole network.\n\n"
     )

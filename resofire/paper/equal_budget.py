@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
+from ..plot.compare import budget_words
 from .pages import percent, table
 
 RECORDS = Path(__file__).with_name("records")
@@ -56,7 +57,6 @@ def section(found: Iterable[dict[str, Any]]) -> str:
 
 
 def _part(result: dict[str, Any]) -> str:
-    given = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
     head = ("network", "test, %", "seeds", "parameters", "epochs", "fire rate", "mJ, audited", "no nonlinear", "no MAC")
     rows = [
         (
@@ -70,5 +70,6 @@ def _part(result: dict[str, Any]) -> str:
     ]  # fmt: skip
     tested = max(row["tested"] for row in result["rows"])
     threads = " or ".join(map(str, sorted({each for row in result["rows"] for each in row["threads"]})))
-    title = f"`{result['recipe']}`, {given} each (threads: {threads}), {tested:,} test sequences:"
+    title = f"`{result['recipe']}`, {budget_words(result['budget'])} each"
+    title += f" (threads: {threads}), {tested:,} test sequences:"
     return f"{title}\n\n{table(head, rows)}"
