@@ -4,12 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
+from hostile_run import FOLDER, TASK, config, task
 
-from resofire import data, train
-from resofire.models import ClassifierConfig
-from resofire.nn import PRFConfig
+from resofire import train
 from resofire.train.progress import silent
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -17,26 +15,6 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-# A name that is a script, one that ends a string and an element, and letters beyond the basic plane.
-CLASSES = ("<script>window.ran=1</script>", "\"'`</script><img src=x onerror=window.ran=2>", "🎉 %{x} &lt;b&gt;")
-TASK = "<b>task</b> \"'&amp; </title><script>window.ran=3</script> 🎉"
-FOLDER = "run <i>'quoted' & 🎉"
-
-
-def task(count=60, steps=24, seed=0):
-    draw = np.random.RandomState(seed)
-    labels = draw.randint(0, 3, count)
-    x = draw.randn(count, steps, 1).astype(np.float32) + labels[:, None, None]
-    return data.from_arrays(x, [CLASSES[label] for label in labels], name=TASK, test=0.3, validation=0.2)
-
-
-def config(**changes):
-    neuron = PRFConfig(delta=(0.05, 0.5), threshold=0.2)
-    model = ClassifierConfig(
-        inputs=1, classes=3, features=8, depth=2, neuron=neuron, class_names=tuple(sorted(CLASSES))
-    )
-    settings = {"batch": 8, "steps": 8, "validate_every": 4, "seed": 3, "checkpoint_minutes": 0.0, **changes}
-    return train.RunConfig(name=TASK, task=TASK, model=model, **settings)
 
 
 @pytest.fixture(scope="session")
@@ -103,12 +81,3 @@ def opened(browser):
 
 def _local(address):
     return address.startswith(("file:", "data:", "blob:", "http://127.0.0.1:"))
-
-
-def visible_charts(page, selector):
-    """How many charts have a size and something drawn in them."""
-    return page.eval_on_selector_all(
-        selector,
-        "all => all.filter((each) => each.clientWidth > 100 && each.clientHeight > 60 && "
-        "each.querySelector('path, polyline, image, canvas, rect')).length",
-    )

@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from conftest import CLASSES, FOLDER, TASK
+from hostile_run import CLASSES, FOLDER, TASK
 
 from resofire import cli, report, train
 from resofire.commands.reproduce import command_of
