@@ -4,6 +4,7 @@ All times are a whole step in float32 (forward, loss, backward) on packed review
 networks take turns.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,19 +29,22 @@ def run(quick: bool = False) -> dict[str, Any]:
     torch.manual_seed(0)
     recipe, lengths = text_small(), TEXT_LENGTHS[:4] if quick else TEXT_LENGTHS
     size, mean = network_size(recipe.model).weights, sum(lengths) / len(lengths)
-    models = {
+    models: dict[str, Any] = {
         name: build(each.sized(recipe, mean, size)).train() for name, each in NETWORKS.items() if not each.fixed
     }  # fmt: skip
     x = torch.randint(recipe.model.vocabulary, (1, sum(lengths)))  # type: ignore[attr-defined] # a ClassifierConfig
     labels, bounds = torch.randint(2, (len(lengths),)), torch.tensor([0, *lengths]).cumsum(0).int()
 
-    def step(model: Any) -> None:
-        model.zero_grad()
-        F.cross_entropy(model(x, cu_seqlens=bounds), labels).backward()
+    def step(model: Any) -> Callable[[], None]:
+        def run_step() -> None:
+            model.zero_grad()
+            F.cross_entropy(model(x, cu_seqlens=bounds), labels).backward()
+
+        return run_step
 
     print(f"{len(lengths)} reviews, {sum(lengths):,} packed steps; goals are the project's own\n")
     rounds = 1 if quick else 5
-    seconds = medians({name: lambda model=model: step(model) for name, model in models.items()}, rounds)
+    seconds = medians({name: step(model) for name, model in models.items()}, rounds)
     table, counts = Table(), {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
     for name, model in models.items():
         times = seconds[name] / counts[name] / (seconds["sdtcm"] / counts["sdtcm"])

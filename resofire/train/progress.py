@@ -68,8 +68,8 @@ class Display(Callback):
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._line(Text(f"watch it with: resofire watch {shlex.quote(str(self.folder))}", style="dim"))
             # In a narrow window the figures need the room of the bar.
-            length = 20 if self._roomy else 8
-            bars: list[ProgressColumn] = [BarColumn(bar_width=length)] if self._console.width >= WIDE else []
+            bar = BarColumn(bar_width=20 if self._roomy else 8)
+            bars: list[ProgressColumn] = [bar] if self._console.width >= WIDE else []
             if not self._console.options.ascii_only:
                 bars.append(TextColumn("{task.fields[trend]}", markup=False, style="cyan"))
             # Refreshed by hand: a thread that redraws would take turns with the training's own.
