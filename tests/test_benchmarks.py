@@ -14,10 +14,11 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import events, peer_layers, peers, ucr
+from benchmarks import baselines, events, peer_layers, peers, ucr
 from benchmarks.clock import Table
 from resofire.commands.bench import Bench, page
 from resofire.commands.usage import UsageError
+from resofire.compare import NETWORKS
 from resofire.data import from_arrays
 from resofire.nn import fire_rates
 from resofire.ops import lif
@@ -172,6 +173,23 @@ def test_no_peak_memory_where_the_kernel_forbids_it(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(peers, "CLEAR_REFS", str(tmp_path))
     assert peers.memory(Table(), ["Transformer"], 2048) == {}
     assert f"not measured: {tmp_path} cannot be written" in capsys.readouterr().out
+
+
+@pytest.mark.deep
+def test_baselines_are_timed_at_equal_size(capsys):
+    result = baselines.run(quick=True)
+    assert result["command"] == "resofire bench baselines --quick"
+    rows = {row["name"].rpartition(": ")[2]: row for row in result["figures"]}
+    assert set(rows) == {each.title for each in NETWORKS.values() if not each.fixed}
+    assert rows["SD-TCM"]["value"] == 1
+    own = float(re.match(r"(\d+) ms", rows["SD-TCM"]["note"])[1]) / 118_277
+    for row in rows.values():
+        words = re.match(r"(\d+) ms, ([\d,]+) parameters, width \d+", row["note"]).groups()
+        milliseconds, parameters = (float(word.replace(",", "")) for word in words)
+        assert parameters == pytest.approx(118_277, rel=0.05)
+        # The note is rounded to a millisecond.
+        assert row["value"] == pytest.approx(milliseconds / parameters / own, rel=0.05)
+        assert row["met"] == (row["value"] <= 2)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from ..clone import NotACloneError, benchmark
 from .parsing import File, Switch
 from .usage import UsageError, require_one_of, require_writable, writing
 
-BENCHMARKS = ("neurons", "networks", "peers", "events", "stream")
+BENCHMARKS = ("neurons", "networks", "baselines", "peers", "events", "stream")
 FIGURES = {"peers": "Beside the peers", "events": "Does the time follow the operations?"}
 
 
@@ -21,7 +21,7 @@ class Bench:
     """Time the library against its peers, as ratios; needs a clone."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = "neurons"
-    """One of neurons, networks, peers, events, stream."""
+    """One of neurons, networks, baselines, peers, events, stream."""
     json: File = None
     """Also write the results to this file."""
     figure: File = None

@@ -1,7 +1,5 @@
 """resofire compare: networks under the same budget, in one table."""
 
-import importlib
-import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +52,9 @@ class Compare:
         require_one_of("compare: TASK", self.task, RECIPES)
         for name in ("epochs", "steps", "parameters", "seeds"):
             require_positive(f"compare: --{name}", getattr(self, name))
-        if self.html and importlib.util.find_spec("resofire.report") is None:
-            raise UsageError("compare: --html needs resofire.report, which this version does not have")
+        if self.html:
+            # Without the extra it is refused before hours of training.
+            from .. import report  # noqa: F401
         budget = self._budget()
         out = self.out or Path("runs") / f"compare-{self.task}-{str(budget).replace(' ', '-')}"
         require_writable("compare: --out", out / "compare.json")
@@ -74,7 +73,9 @@ class Compare:
         except (train.RunError, ValueError) as error:
             raise UsageError(str(error)) from None
         print(compare.markdown(result))
-        print(f"in {out / 'compare.md'}; the runs are in {out}")
+        print(
+            f"in {out / 'compare.md'}; the runs are in {out}{'' if self.html else '; --html writes a page about them'}"
+        )
         if self.html:
             self._page(comparison, out / "compare.html")
         return 0
@@ -99,14 +100,23 @@ class Compare:
 
     def _page(self, comparison: Any, file: Path) -> None:
         """The page of `resofire.report` about all runs."""
+        from .. import report
         from ..atomic import write_atomic
 
-        report = importlib.import_module("resofire.report")
-        runs = {f"{name}, seed {seed}": comparison.run_folder(name, seed) for name in comparison.contenders
-                for seed in range(self.seeds)}  # fmt: skip
+        every = {
+            f"{name}, seed {seed}" if self.seeds > 1 else name: comparison.run_folder(name, seed)
+            for name in comparison.contenders
+            for seed in range(self.seeds)
+        }
+        # A comparison continued on another machine has figures of runs whose folders are not here.
+        runs = {name: folder for name, folder in every.items() if folder.is_dir()}
+        if not runs:
+            raise UsageError(f"compare: --html needs the folders of the runs, got none in {comparison.folder}")
         data = report.comparison_data(
             list(runs.values()), title=f"{self.task}: equal budget", names=list(runs), data_dir=self.data_dir
         )
         with writing("compare: --html", file):
             write_atomic(file, report.page(data).encode())
-        print(f"page in {file}")
+        absent = len(every) - len(runs)
+        words = f", without {absent} run{'s' if absent > 1 else ''} of another machine" if absent else ""
+        print(f"page in {file}{words}")

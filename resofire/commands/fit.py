@@ -1,6 +1,7 @@
 """resofire fit: from a file of yours to a trained network, without a recipe."""
 
 import contextlib
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -87,7 +88,7 @@ class Fit:
         except (train.RunError, ValueError) as error:
             raise UsageError(str(error)) from None
         if result is not None:
-            print(f"use it with: resofire evaluate | measure | export | stream {folder}")
+            print(f"use it with: resofire evaluate | measure | export | stream | report {shlex.quote(str(folder))}")
             print(train.report(folder, result))
         return 0
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib
+import shlex
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -55,7 +56,9 @@ class Train:
             raise UsageError(str(error)) from None
         if result is not None:
             print(train.report(folder, result))
-            print(f"evaluate it with: resofire evaluate {folder}{import_flags()}")
+            name = f"{shlex.quote(str(folder))}{import_flags()}"
+            print(f"evaluate it with: resofire evaluate {name}")
+            print(f"see it with: resofire report {name}")
         return 0
 
 

@@ -1,8 +1,10 @@
 """A comparison from its settings to its table: plan once, train or resume every network and seed, collect.
 
-plan.json       budget, and the whole config of each network: its width, and its steps within a budget of minutes
+compare.json    settings, the config of each network as planned (its width, and its steps within a budget of minutes),
+                the figures of each finished run, and the table; with compare.md and a figure
 NETWORK-SEED/   the runs, as `resofire train` writes them
-compare.json    the table, with compare.md and the figure; written after each run
+
+What compare.json holds is not planned or trained again, so a copy of it continues a comparison on another machine.
 """
 
 import json
@@ -11,19 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from .. import train
-from ..atomic import write_atomic
 from ..data import Task
 from ..ops import retain_buffers
 from ..train import RunConfig, RunError
 from ..train.memory import network_size
 from .memory import peak_memory
 from .networks import Contender
-from .table import row
+from .table import JSON, figures, rows, write_json
 
-PLAN = "plan.json"
 # In a run within a number of steps.
 VALIDATIONS = 5
 
@@ -72,12 +70,12 @@ class Comparison:
 def run(
     comparison: Comparison, task: Task, done: Callable[[dict[str, Any]], object] = lambda table: None
 ) -> dict[str, Any]:
-    """Train every network with every seed; what is finished is read, what was interrupted is resumed.
+    """Train every network with every seed; what the table has is kept, what was interrupted is resumed.
 
     Args:
         comparison: What is compared.
         task: The data of its recipe.
-        done: Called with the table so far after each run.
+        done: Called with the table so far: after each run, and at the start if there is one.
 
     Returns:
         The table, a dict for JSON; see `table`.
@@ -86,54 +84,51 @@ def run(
         RunError: The folder holds another comparison, or a run cannot begin.
         Stopped: A run was interrupted; the same call resumes it.
     """
-    plan = _plan(comparison, task)
-    result: dict[str, Any] = {
-        "task": comparison.recipe.task,
-        "recipe": comparison.recipe.name,
-        "budget": vars(comparison.budget),
-        "threads": torch.get_num_threads(),
-        "rows": [],
-    }
-    finished: dict[str, list[tuple[Path, dict[str, Any]]]] = {name: [] for name in comparison.contenders}
-    rows: dict[str, dict[str, Any]] = {}
+    table = _planned_table(comparison, task)
+    if table["rows"]:
+        done(table)
     for seed in range(comparison.seeds):
         for name, contender in comparison.contenders.items():
-            config = replace(RunConfig.from_json(plan["networks"][name]["config"]), seed=seed)
+            network = table["networks"][name]
+            if seed in [each["seed"] for each in network["runs"]]:
+                continue
+            config = replace(RunConfig.from_json(network["config"]), seed=seed)
             folder = comparison.run_folder(name, seed)
-            finished[name].append((folder, train.complete("compare", config, task, folder)))
-            about = {"network": name, "title": contender.title, "peak_memory": plan["networks"][name]["peak_memory"]}
-            rows[name] = {**about, **row(config, task, finished[name], contender.published)}
-            result["rows"] = [rows[each] for each in comparison.contenders if each in rows]
-            done(result)
-    return result
+            result = train.complete("compare", config, task, folder)
+            network["runs"].append(figures(folder, result, task, contender.published))
+            table["rows"] = rows(table, task)
+            done(table)
+    return table
 
 
-def _plan(comparison: Comparison, task: Task) -> dict[str, Any]:
-    """The plan of a comparison, extended by the networks that are new to it."""
-    file = comparison.folder / PLAN
-    request = {
-        "recipe": comparison.recipe.to_json(),
-        "budget": vars(comparison.budget),
-        "parameters": comparison.parameters,
-    }
-    plan: dict[str, Any] = {**request, "networks": {}}
+def _planned_table(comparison: Comparison, task: Task) -> dict[str, Any]:
+    """The table so far, with a plan for each network that is new to it."""
+    file, recipe = comparison.folder / JSON, comparison.recipe
+    request = {"settings": recipe.to_json(), "budget": vars(comparison.budget), "parameters": comparison.parameters}
+    table: dict[str, Any] = {"task": recipe.task, "recipe": recipe.name, **request, "networks": {}, "rows": []}
     if file.exists():
         try:
-            plan = json.loads(file.read_text("utf-8"))
-            known = {name: plan[name] for name in request}
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RunError(f"compare: {file} cannot be read: {error}; choose another --out") from None
+            table = json.loads(file.read_text("utf-8"))
+            known = {name: table[name] for name in request}
+            table["rows"] = rows(table, task)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise RunError(
+                f"compare: {file} cannot be read: {type(error).__name__}: {error}; choose another --out"
+            ) from None
         # Tuples come back from JSON as lists.
         if known != json.loads(json.dumps(request)):
             raise RunError(f"compare: {comparison.folder} holds another comparison; choose another --out")
     retain_buffers()
     for name, contender in comparison.contenders.items():
-        if name not in plan["networks"]:
+        if name not in table["networks"]:
             config = _planned(comparison, contender, task)
-            plan["networks"][name] = {"config": config.to_json(), "peak_memory": peak_memory(config, task)}
+            table["networks"][name] = {
+                "title": contender.title, "config": config.to_json(), "peak_memory": peak_memory(config, task),
+                "runs": [],
+            }  # fmt: skip
             comparison.folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, (json.dumps(plan, indent=1) + "\n").encode())
-    return plan
+            write_json(table, comparison.folder)
+    return table
 
 
 def _planned(comparison: Comparison, contender: Contender, task: Task) -> RunConfig:

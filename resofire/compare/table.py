@@ -1,7 +1,6 @@
-"""The table of a comparison: one row for each network, from its runs; as Markdown, JSON and a figure."""
+"""The table of a comparison: one row for each network, from figures of its runs; as Markdown, JSON and a figure."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -10,65 +9,91 @@ from ..atomic import write_atomic
 from ..data import Task
 from ..measure import Counts, count_ops, energy
 from ..models import load
-from ..models.storage import to_json
 from ..nn.counts import OPERATIONS
 from ..paper.pages import table
 from ..paper.published import as_published, published_peer
 from ..plot import save
-from ..plot.compare import draw
-from ..train import RunConfig
+from ..plot.compare import budget_words, draw
+from ..train import read
 
 JSON, PAGE, FIGURE = "compare.json", "compare.md", "compare"
 
 
-def row(
-    config: RunConfig, task: Task, runs: Sequence[tuple[Path, dict[str, Any]]], published: str | None
-) -> dict[str, Any]:
-    """What is known of a network, from its finished runs.
+def figures(folder: Path, result: dict[str, Any], task: Task, published: str | None) -> dict[str, Any]:
+    """What the table needs of a finished run, for JSON.
 
     Args:
-        config: Any of its runs.
-        task: Their data.
-        runs: The folder and result of each run.
-        published: Name of the paper's energy formula for it; None: there is none.
+        folder: The run.
+        result: Its result.
+        task: Its data.
+        published: Name of the paper's energy formula for its network; None: there is none.
 
     Returns:
-        A dict for JSON. Energies are in mJ per inference: `audited` counts the whole network, `published` is the
-        paper's formula for its blocks, or None.
+        Among others energies in mJ per inference: `audited` counts the whole network, `published` is the paper's
+        formula for its blocks, or None.
     """
-    results = [result for _, result in runs]
-    split = [*results[0]["accuracy"]][-1]
-    steps = config.steps or config.epochs * (len(task["train"]) // config.batch)
+    split = [*result["accuracy"]][-1]
     lengths = task[split].lengths
     length = float(lengths.sum() / len(lengths))
-    counts = [_counts(folder, result, length) for folder, result in runs]
-    formula = [_published(folder, result, length, published) for folder, result in runs]
-    accuracies = [result["accuracy"][split] for result in results]
-    seconds = mean(result["seconds"] for result in results)
-    spikes = bool(results[0]["fire_rates"])
+    counts = _counts(folder, result, length)
     return {
-        "model": to_json(config.model),
-        "parameters": results[0]["parameters"],
-        "steps": steps,
-        "epochs": steps * config.batch / len(task["train"]),
-        "seeds": [result["seed"] for result in results],
+        "seed": result["seed"],
+        "threads": read(folder)["threads"],
+        "parameters": result["parameters"],
+        "seconds": result["seconds"],
         "split": split,
-        "tested": results[0]["correct"][split][1],
-        "accuracies": accuracies,
-        "accuracy": mean(accuracies),
-        "spread": stdev(accuracies) if len(accuracies) > 1 else None,
-        "train_accuracy": mean(result["accuracy"]["train"] for result in results),
-        "seconds_per_epoch": seconds / steps * (len(task["train"]) / config.batch),
-        "fire_rate": mean(result["mean_fire_rate"] for result in results) if spikes else None,
+        "tested": result["correct"][split][1],
+        "accuracy": result["accuracy"],
+        "fire_rate": result["mean_fire_rate"] if result["fire_rates"] else None,
         "length": length,
-        "operations": {kind: mean(float(each.per_inference(kind)) for each in counts) for kind in OPERATIONS},
+        "operations": {kind: float(counts.per_inference(kind)) for kind in OPERATIONS},
         "energy": {
-            "audited": mean(energy(each).mj_per_inference for each in counts),
-            "published": None if formula[0] is None else mean(each for each in formula if each is not None),
+            "audited": energy(counts).mj_per_inference, "published": _published(folder, result, length, published),
         },
-        "no_nonlinear": all(each.no_nonlinear for each in counts),
-        "no_mac": all(each.no_mac for each in counts),
-    }
+        "no_nonlinear": counts.no_nonlinear,
+        "no_mac": counts.no_mac,
+    }  # fmt: skip
+
+
+def rows(result: dict[str, Any], task: Task) -> list[dict[str, Any]]:
+    """The rows of the table, one for each network with a finished run, from the figures of its runs."""
+    made = []
+    for name, network in result["networks"].items():
+        runs = network["runs"]
+        if not runs:
+            continue
+        # As JSON: the classes of a network of one's own may not have been imported this time.
+        config, first, count = network["config"], runs[0], len(task["train"])
+        epoch = count / config["batch"]
+        steps = config["steps"] or config["epochs"] * (count // config["batch"])
+        accuracies = [each["accuracy"][first["split"]] for each in runs]
+
+        def average(kind: str, part: str, runs: list[dict[str, Any]] = runs) -> float | None:
+            values = [each[kind][part] for each in runs]
+            return None if None in values else mean(values)
+
+        made.append({
+            "network": name,
+            "title": network["title"],
+            "peak_memory": network["peak_memory"],
+            "model": network["config"]["model"],
+            **{kind: first[kind] for kind in ("parameters", "split", "tested", "length")},
+            "steps": steps,
+            "epochs": steps / epoch,
+            "seeds": [each["seed"] for each in runs],
+            "threads": sorted({each["threads"] for each in runs}),
+            "accuracies": accuracies,
+            "accuracy": mean(accuracies),
+            "spread": stdev(accuracies) if len(accuracies) > 1 else None,
+            "train_accuracy": average("accuracy", "train"),
+            "seconds_per_epoch": mean(each["seconds"] for each in runs) / steps * epoch,
+            "fire_rate": None if first["fire_rate"] is None else mean(each["fire_rate"] for each in runs),
+            "operations": {kind: average("operations", kind) for kind in OPERATIONS},
+            "energy": {kind: average("energy", kind) for kind in first["energy"]},
+            "no_nonlinear": all(each["no_nonlinear"] for each in runs),
+            "no_mac": all(each["no_mac"] for each in runs),
+        })  # fmt: skip
+    return made
 
 
 def _counts(folder: Path, result: dict[str, Any], length: float) -> Counts:
@@ -96,18 +121,18 @@ def _published(folder: Path, result: dict[str, Any], length: float, name: str | 
 
 def markdown(result: dict[str, Any]) -> str:
     """The comparison as a page with one table, the best network first."""
-    budget = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
     rows = sorted(result["rows"], key=lambda each: -each["accuracy"])
     head = (
         "network", "test, %", "parameters", "epochs", "s per epoch", "peak MB", "fire rate, %", "MAC", "AC",
         "mJ, published", "mJ, audited", "no nonlinear", "no MAC",
     )  # fmt: skip
     seeds = sorted({len(each["seeds"]) for each in rows})
+    threads = " or ".join(map(str, sorted({each for row in rows for each in row["threads"]})))
     many = "one seed" if seeds == [1] else f"{' to '.join(map(str, seeds))} seeds, mean ± standard deviation"
     text = (
         f"# {result['recipe']}: equal budget\n\n"
-        f"Trained here on {result['task']}, each network for {budget} with the settings of the recipe "
-        f"`{result['recipe']}` (threads: {result['threads']}; {many}). Peak memory is that of one training step, "
+        f"Trained here on {result['task']}, each network for {budget_words(result['budget'])} with the settings of the "
+        f"recipe `{result['recipe']}` (threads: {threads}; {many}). Peak memory is that of one training step, "
         "operations and energy are per inference of mean length: published is the paper's formula for the blocks, "
         "audited counts the whole network.\n\n"
     )
@@ -134,6 +159,11 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def write_json(result: dict[str, Any], folder: Path) -> None:
+    """Write compare.json."""
+    write_atomic(folder / JSON, (json.dumps(result, indent=1) + "\n").encode())
+
+
 def write(result: dict[str, Any], folder: Path) -> Path:
     """Write compare.json, compare.md and the figure.
 
@@ -144,7 +174,7 @@ def write(result: dict[str, Any], folder: Path) -> Path:
     Returns:
         The page, compare.md.
     """
-    write_atomic(folder / JSON, (json.dumps(result, indent=1) + "\n").encode())
+    write_json(result, folder)
     save(draw(result), folder / FIGURE)
     write_atomic(folder / PAGE, markdown(result).encode())
     return folder / PAGE

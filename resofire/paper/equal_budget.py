@@ -9,13 +9,14 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
+from ..plot.compare import budget_words
 from .pages import percent, table
 
 RECORDS = Path(__file__).with_name("records")
 # What a page needs of a row.
 COLUMNS = (
-    "title", "accuracy", "spread", "seeds", "tested", "parameters", "epochs", "fire_rate", "energy", "no_nonlinear",
-    "no_mac",
+    "title", "accuracy", "spread", "seeds", "threads", "tested", "parameters", "epochs", "fire_rate", "energy",
+    "no_nonlinear", "no_mac",
 )  # fmt: skip
 
 
@@ -32,7 +33,7 @@ def comparisons(tasks: Container[str], *folders: Path) -> list[dict[str, Any]]:
         try:
             read = json.loads(file.read_text("utf-8"))
             rows = [{name: row[name] for name in COLUMNS} for row in read["rows"]]
-            kept = {name: read[name] for name in ("task", "recipe", "budget", "threads")}
+            kept = {name: read[name] for name in ("task", "recipe", "budget")}
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             # Half-written, or of another program.
             continue
@@ -56,7 +57,6 @@ def section(results: Iterable[dict[str, Any]]) -> str:
 
 
 def _part(result: dict[str, Any]) -> str:
-    budget = next(f"{value:g} {name}" for name, value in result["budget"].items() if value is not None)
     head = ("network", "test, %", "seeds", "parameters", "epochs", "fire rate", "mJ, audited", "no nonlinear", "no MAC")
     rows = [
         (
@@ -69,5 +69,7 @@ def _part(result: dict[str, Any]) -> str:
         for row in sorted(result["rows"], key=lambda each: -each["accuracy"])
     ]  # fmt: skip
     tested = max(row["tested"] for row in result["rows"])
-    title = f"`{result['recipe']}`, {budget} each (threads: {result['threads']}), {tested:,} test sequences:"
+    threads = " or ".join(map(str, sorted({each for row in result["rows"] for each in row["threads"]})))
+    title = f"`{result['recipe']}`, {budget_words(result['budget'])} each"
+    title += f" (threads: {threads}), {tested:,} test sequences:"
     return f"{title}\n\n{table(head, rows)}"

@@ -137,7 +137,8 @@ def network_data(folder: Path, request: Request) -> dict[str, Any]:
     sections: dict[str, Any] = {"data": place_of, "classes": classes, "network": network_words(model)}
     sections["answers"] = _answers(tally, classes) if reason is None else {"missing": reason}
     request.progress("rasters")
-    sections["rasters"] = [raster(model, task, split, row) for row in samples]
+    share = min(1.0, RASTERS / max(1, len(samples)))
+    sections["rasters"] = [raster(model, task, split, row, share) for row in samples]
     request.progress("neurons")
     sections["plane"] = _plane(model, config, record, split)
     sections["rates"] = {

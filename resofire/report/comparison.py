@@ -68,7 +68,8 @@ def _run(folder: Path, name: str, data_dir: str | os.PathLike[str] | None) -> di
         return {**run, "note": str(error)}
     run["network"] = network_words(model)
     length = _length(folder, data_dir)
-    if rates and length is not None:
+    # A network that does not spike has no rates.
+    if result is not None and length is not None:
         try:
             run["energy"] = measure.account(model, rates, length)["energy"]["mJ_per_inference"]
         except ValueError as error:

@@ -10,7 +10,7 @@ import numpy as np
 from ..data import Split, Task
 
 LETTERS = 1200
-POINTS = 1000
+POINTS = 400
 CHANNELS = 6
 SMALLEST_SIDE = 8
 

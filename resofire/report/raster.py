@@ -14,14 +14,14 @@ from .drawing import CHANNELS, drawing, letters, packed, short
 from .recording import Layer, recorded, title
 
 # Bytes of the potentials of one sequence: neurons are left out until they fit.
-CELLS = 300_000
+CELLS = 200_000
 STEPS = 4096
 FEWEST, MOST = 2, 64
 CLASSES = 8
 
 
-def raster(model: Network, task: Task, split: Split, row: int) -> dict[str, Any]:
-    """Run a network on one sample of a split.
+def raster(model: Network, task: Task, split: Split, row: int, share: float = 1.0) -> dict[str, Any]:
+    """Run a network on one sample of a split; its potentials may take a share of CELLS bytes.
 
     Returns:
         Plain values for the page. `cells` is one signed byte for each drawn neuron and step, [rows, shown]: not
@@ -33,8 +33,9 @@ def raster(model: Network, task: Task, split: Split, row: int) -> dict[str, Any]
         logits, labels = next(iter(predictions(model, [batch])))
     steps = batch.x.shape[1]
     # So that the fewest neurons of very many layers still fit.
-    shown = max(1, min(steps, STEPS, CELLS // (FEWEST * max(1, len(layers)))))
-    neurons = max(FEWEST, min(MOST, CELLS // max(1, shown * len(layers))))
+    room = int(share * CELLS)
+    shown = max(1, min(steps, STEPS, room // (FEWEST * max(1, len(layers)))))
+    neurons = max(FEWEST, min(MOST, room // max(1, shown * len(layers))))
     rows, cells = [], []
     for name, layer in layers.items():
         kept, scale, block = _cells(layer, neurons, shown)

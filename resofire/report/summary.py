@@ -76,7 +76,7 @@ def tiles(
         ))  # fmt: skip
     seconds = (result or {}).get("seconds") or _seconds(rows)
     if seconds:
-        made.append(_tile("training time", duration(seconds), f"{record.get('threads', '?')} threads"))
+        made.append(_tile("training time", duration(seconds), _threads(record)))
     return made
 
 
@@ -97,7 +97,7 @@ def details(
         ("state", "finished" if result is not None else f"not finished, {int(last):,} steps so far"),
         ("chosen network", chosen),
         ("seed", str(config.seed)),
-        ("trained on", f"{record.get('machine', 'unknown')}, {record.get('threads', '?')} threads"),
+        ("trained on", f"{record.get('machine', 'unknown')}, {_threads(record)}"),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("commit", record.get("commit") or "unknown"),
         ("backends", "; ".join(f"{op}: {', '.join(each)}" for op, each in (record.get("backends") or {}).items())),
@@ -118,6 +118,11 @@ def duration(seconds: float) -> str:
 
 def _seconds(rows: dict[str, Any]) -> float | None:
     return max((curve["seconds"][-1] or 0.0 for curve in rows.values()), default=None)
+
+
+def _threads(record: dict[str, Any]) -> str:
+    count = record.get("threads", "unknown")
+    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def _joules(mj: float) -> str:

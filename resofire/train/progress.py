@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 # Seconds between plain lines, and between updates of the live one.
 QUIET = 60.0
 LIVELY = 0.1
-# Columns from which on there is room for a bar.
-WIDE = 60
-# Columns from which on there is room for the trend of the validations too, and how many of them it shows.
-ROOMY, TREND = 110, 16
+# Columns from which on there is room for a short bar, and for a long one.
+WIDE, ROOMY = 60, 110
+# Validations that the trend shows: in less room, and in more.
+TREND = (8, 16)
 LEVELS = "▁▂▃▄▅▆▇█"
 # Share of the latest step in the running means of loss, accuracy and fire rate.
 FRESH = 0.05
@@ -68,8 +68,9 @@ class Display(Callback):
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._line(Text(f"watch it with: resofire watch {shlex.quote(str(self.folder))}", style="dim"))
             # In a narrow window the figures need the room of the bar.
-            bars: list[ProgressColumn] = [BarColumn(bar_width=20)] if self._console.width >= WIDE else []
-            if self._console.width >= ROOMY and not self._console.options.ascii_only:
+            bar = BarColumn(bar_width=20 if self._roomy else 8)
+            bars: list[ProgressColumn] = [bar] if self._console.width >= WIDE else []
+            if not self._console.options.ascii_only:
                 bars.append(TextColumn("{task.fields[trend]}", markup=False, style="cyan"))
             # Refreshed by hand: a thread that redraws would take turns with the training's own.
             self._bar = Progress(
@@ -107,10 +108,21 @@ class Display(Callback):
         best = not self._scores or score.accuracy > max(self._scores)
         self._scores.append(score.accuracy)
         figure = (f"{100 * score.accuracy:.2f} %", "bold green" if best else "bold")
-        rest = f", training {self._figures(run, self._shown)}"
-        self._line(Text.assemble(f"{self._where(run)}: {split} ", figure, rest))
+        figures = self._figures(run, self._shown)
+        line = Text.assemble(f"{self._where(run)}: {split} ", figure, f", training {figures}")
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], trend=f"{split} {sparkline(self._scores[-TREND:])}")
+            # What does not fit the window is left out from the end on; the live line has the rest.
+            while figures and line.cell_len > self._console.width:
+                figures = figures.rpartition(", ")[0]
+                parts = (f", {figures}" if figures else "",)
+                line = Text.assemble(f"epoch {run.step / run.plan.epoch:.3g}: {split} ", figure, *parts)
+            trend = sparkline(self._scores[-TREND[self._roomy] :])
+            self._bar.update(self._bar.task_ids[0], trend=f"{split} {trend}" if self._roomy else trend)
+        self._line(line)
+
+    @property
+    def _roomy(self) -> bool:
+        return self._console.width >= ROOMY
 
     def close(self) -> None:
         """Remove the live line."""

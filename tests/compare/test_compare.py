@@ -2,16 +2,14 @@
 
 import json
 import re
-import sys
+import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from resofire import data, measure
 from resofire.cli import main
-from resofire.commands.compare import Compare
-from resofire.compare import NETWORKS, Budget, Comparison, own
+from resofire.compare import NETWORKS, Budget, own
 from resofire.compare.memory import peak_memory
 from resofire.compare.networks import at_size
 from resofire.models import ClassifierConfig, FeedforwardConfig, load
@@ -114,10 +112,10 @@ def test_a_budget_in_minutes_becomes_steps_once(tmp_path):
     out = tmp_path / "comparison"
     arguments = ("sdtcm", "--minutes", "0.02", "--parameters", "1500")
     assert compare(*arguments, out=out) == 0
-    steps = json.loads((out / "plan.json").read_text())["networks"]["sdtcm"]["config"]["steps"]
+    steps = json.loads((out / "compare.json").read_text())["networks"]["sdtcm"]["config"]["steps"]
     assert json.loads((out / "sdtcm-0" / "run.json").read_text())["config"]["steps"] == steps >= 1
     assert compare(*arguments, out=out) == 0
-    assert json.loads((out / "plan.json").read_text())["networks"]["sdtcm"]["config"]["steps"] == steps
+    assert json.loads((out / "compare.json").read_text())["networks"]["sdtcm"]["config"]["steps"] == steps
 
 
 def test_memory_grows_with_the_batch():
@@ -156,23 +154,34 @@ def test_bad_arguments_get_one_sentence(arguments, sentence, tmp_path, monkeypat
     assert re.search(pattern, capsys.readouterr().err, re.DOTALL)
 
 
-def test_html_is_the_page_of_the_report_or_refused(tmp_path, monkeypatch, capsys):
-    called = {}
+def test_a_copied_table_continues_a_comparison_on_another_machine(tmp_path, monkeypatch, capsys):
+    """Finished runs are not trained again though their folders are gone; the table keeps networks of other calls."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert compare("sdtcm", "s4d", *SMALL, out=here) == 0
+    there.mkdir()
+    shutil.copy(here / "compare.json", there)
+    assert compare("sdtcm", "s4d", *SMALL, out=there) == 0
+    assert sorted(file.name for file in there.iterdir()) == ["compare.json", "compare.md", "compare.png", "compare.svg"]
+    assert (there / "compare.md").read_text() == (here / "compare.md").read_text()
+    capsys.readouterr()
+    assert compare("sdtcm", *SMALL, "--html", out=there) == 2
+    assert f"compare: --html needs the folders of the runs, got none in {there}" in capsys.readouterr().err
+    assert compare("binary-s4d", "sdtcm", "--html", *SMALL, out=there) == 0
+    assert f"page in {there / 'compare.html'}, without 1 run of another machine" in capsys.readouterr().out
+    html = (there / "compare.html").read_text()
+    assert '"name":"binary-s4d"' in html
+    assert '"name":"sdtcm"' not in html
+    assert sorted(each.name for each in there.glob("*-0")) == ["binary-s4d-0"]
+    first, second = (json.loads((folder / "compare.json").read_text()) for folder in (here, there))
+    assert second["rows"][:2] == first["rows"]
+    assert [row["network"] for row in second["rows"]] == ["sdtcm", "s4d", "binary-s4d"]
 
-    def comparison_data(folders, **options):
-        called.update(folders=folders, **options)
-        return {"title": options["title"]}
 
-    fake = SimpleNamespace(comparison_data=comparison_data, page=lambda data: f"<html>{data['title']}</html>")
-    monkeypatch.setitem(sys.modules, "resofire.report", fake)
-    comparison = Comparison(digits_small(), {"s4d": NETWORKS["s4d"]}, Budget(steps=1), None, 2, tmp_path)
-    Compare("digits-small", ("s4d",), seeds=2)._page(comparison, tmp_path / "compare.html")
-    assert (tmp_path / "compare.html").read_text() == "<html>digits-small: equal budget</html>"
-    assert called["folders"] == [tmp_path / "s4d-0", tmp_path / "s4d-1"]
-    assert called["names"] == ["s4d, seed 0", "s4d, seed 1"]
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["compare", "digits-small", "s4d", "--html", "--out", str(tmp_path / "none")]) == 2
-    assert "compare: --html needs resofire.report, which this version does not have" in capsys.readouterr().err
+def test_a_table_that_cannot_be_read_is_refused(tmp_path, capsys):
+    (tmp_path / "compare.json").write_text('{"settings": {}}')
+    assert compare("sdtcm", *SMALL, out=tmp_path) == 2
+    file = tmp_path / "compare.json"
+    assert f"compare: {file} cannot be read: KeyError: 'budget'; choose another --out" in capsys.readouterr().err
 
 
 def test_list_names_the_networks(capsys):

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from report_cases import FOLDER, TASK, config, task
+from hostile_run import FOLDER, TASK, config, task
 
 from resofire import train
 from resofire.train.progress import silent

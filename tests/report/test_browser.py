@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from report_cases import CLASSES, TASK, config, task, visible_charts
+from hostile_run import CLASSES, TASK, config, task, visible_charts
 
 from resofire import report, train
 from resofire.models.storage import SHIPPED

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from report_cases import visible_charts
+from hostile_run import visible_charts
 
 from resofire import cli, nn, ops
 from resofire.report import explorer_page

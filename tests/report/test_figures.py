@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from report_cases import config, task
+from hostile_run import config, task
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from resofire import models, nn, train

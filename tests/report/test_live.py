@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from report_cases import config, task
+from hostile_run import config, task
 
 from resofire import cli, train
 from resofire.report import Request

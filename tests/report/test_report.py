@@ -3,15 +3,19 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from report_cases import CLASSES, FOLDER, TASK
+from hostile_run import CLASSES, FOLDER, TASK, config
 
 from resofire import cli, report, train
+from resofire import data as tasks
 from resofire.commands.reproduce import command_of
 from resofire.commands.train import all_recipes, parse_train
 from resofire.models.storage import SHIPPED
 from resofire.report.page import LARGEST, embedded
+from resofire.train.progress import silent
 
 SECTIONS = ("summary", "curves", "answers", "rasters", "plane", "rates", "energy", "mistakes")
 
@@ -50,6 +54,21 @@ def test_a_page_is_one_file_that_needs_nothing_else(data):
     assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=[\"'](?!data:)", html[: html.index("<script>")])
     assert embedded_data(html) == json.loads(json.dumps(data))
     assert all(f'<section id="{name}"' in html for name in SECTIONS)
+
+
+def test_long_sequences_of_many_channels_stay_within_the_size(tmp_path):
+    """Six rasters, the most there can be, each with the most steps and channels that are drawn."""
+    draw = np.random.RandomState(0)
+    own = tasks.from_arrays(draw.randn(40, 5000, 8), draw.randint(0, 9, 40), test=0.5, validation=0.1)
+    model = replace(config().model, inputs=8, classes=9, features=64, class_names=None)
+    settings = config(steps=1, validate_every=1, task=own.name, model=model)
+    with silent():
+        train.train(settings, own, tmp_path / "run")
+    data = report.run_data(tmp_path / "run", report.Request(samples=tuple(range(6))))
+    assert len(data["rasters"]) == 6
+    assert len(data["mistakes"]) == 12
+    assert {sample["shown"] for sample in data["rasters"]} == {4096}
+    assert len(report.page(data).encode()) < LARGEST
 
 
 def test_hostile_names_are_text(data):

@@ -133,7 +133,21 @@ def test_a_terminal_shows_colours_the_trend_and_where_to_watch(shown, monkeypatc
     assert re.search(r"watch it with: resofire watch \S*run", plain(text).replace("\r\n", ""))
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[1;32m" not in shown(200)
-    assert f"validation {LEVELS[0]}" not in plain(shown(80))
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (80, "epoch 0.004: validation 61.70 %, loss 2.346, accuracy 50.0 %, fire rate 12.5 %"),
+        (40, "epoch 0.004: validation 61.70 %"),
+    ],
+)
+def test_a_narrow_terminal_shows_the_trend_and_what_fits(shown, columns, line):
+    lines = plain(shown(columns)).replace("\r", "\n").split("\n")
+    assert line in [each.rstrip() for each in lines]
+    live = [each for each in lines if re.match(r" *0%", each)]
+    assert f" {LEVELS[0]}{LEVELS[-1]} loss 2.346" in live[-1]
+    assert max(map(len, live)) <= columns
 
 
 def test_a_sparkline_goes_from_its_lowest_to_its_highest_value():

@@ -8,14 +8,15 @@ const Charts = (() => {
   const text = (value) => String(value).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   // Long names would leave no room for the chart; they are whole where one points at it and in the tables.
   const brief = (value, most = 28) => { const letters = [...String(value)]; return text(letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : value); };
-  const percent = (share, digits = 1) => share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
+  const percent = (share, digits = 1) => share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)}\u00a0%`;
 
   function theme() {
     const style = getComputedStyle(document.documentElement);
     const read = (name) => style.getPropertyValue(`--${name}`).trim();
     const names = ["surface", "raised", "ink", "soft", "line", "accent", "far", "near", "spike", "warn"];
     const colours = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"].map(read);
-    return { colours, ...Object.fromEntries(names.map((name) => [name, read(name)])) };
+    const scale = ["cold", "mild", "hot"].map((name, i) => [i / 2, read(name)]);
+    return { colours, scale, ...Object.fromEntries(names.map((name) => [name, read(name)])) };
   }
 
   function base(look, height, more = {}) {
@@ -39,6 +40,8 @@ const Charts = (() => {
   function curves(curves, look, narrow) {
     const panels = [["loss", "loss"], ["accuracy", "accuracy, %"], ["fire_rate", "fire rate, %"]];
     const data = [], shapes = [], annotations = [], axes = {};
+    // A run that keeps its last weights is evaluated on training sequences now and then.
+    const titles = { train: "training", last: "training, evaluated" };
     const names = Object.keys(curves.splits).sort((a, b) => (a === "train" ? -1 : b === "train" ? 1 : 0));
     panels.forEach(([column, label], panel) => {
       const suffix = panel ? panel + 1 : "";
@@ -46,17 +49,17 @@ const Charts = (() => {
         const split = curves.splits[name], scale = column === "loss" ? 1 : 100;
         if (split[column].every((value) => value === null)) return;
         const few = split.step.length < 60;
-        data.push(line(look, number, name === "train" ? "training" : name, split.epoch, split[column].map((value) => value === null ? null : scale * value), {
+        data.push(line(look, number, titles[name] ?? name, split.epoch, split[column].map((value) => value === null ? null : scale * value), {
           xaxis: "x", yaxis: `y${suffix}`, showlegend: panel === 0, legendgroup: name, mode: few ? "lines+markers" : "lines",
-          marker: { symbol: SYMBOLS[number], size: 6 }, hovertemplate: `epoch %{x:.3g}<br>${label} %{y:.4g}<extra>${text(name)}</extra>`,
+          marker: { symbol: SYMBOLS[number], size: 6 }, hovertemplate: `epoch %{x:.3g}<br>${label} %{y:.4g}<extra>${text(titles[name] ?? name)}</extra>`,
         }));
       });
       axes[`yaxis${suffix}`] = { title: { text: label }, domain: [1 - (panel + 1) * 0.34 + 0.04, 1 - panel * 0.34], ...(column === "fire_rate" ? { rangemode: "tozero" } : {}) };
     });
     const chosen = curves.chosen;
     if (chosen) {
-      shapes.push({ type: "line", xref: "x", yref: "paper", x0: chosen.epoch, x1: chosen.epoch, y0: 0, y1: 1, line: { color: look.warn, width: 2, dash: "dot" } });
-      annotations.push({ x: chosen.epoch, y: 0, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false, text: "chosen", font: { color: look.warn }, bgcolor: look.surface });
+      shapes.push({ type: "line", xref: "x", yref: "paper", x0: chosen.epoch, x1: chosen.epoch, y0: 0.02, y1: 1, line: { color: look.warn, width: 2, dash: "dot" } });
+      annotations.push({ x: chosen.epoch, y: 0.03, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false, text: "chosen", font: { color: look.warn }, bgcolor: look.surface });
     }
     return { data, layout: base(look, narrow ? 620 : 680, { xaxis: { title: { text: "epoch" }, anchor: "y3" }, ...axes, shapes, annotations }) };
   }
@@ -67,13 +70,13 @@ const Charts = (() => {
     const z = answers.confusion.map((row, i) => row.map((count) => count / totals[i]));
     const words = answers.confusion.map((row, i) => row.map((count, j) => `${count.toLocaleString("en")} of class ${names[i]}<br>answered as ${names[j]}`));
     const ticks = answers.classes.map((name) => brief(name, 13));
-    const axis = (title) => ({ title: { text: title }, tickmode: few ? "array" : "auto", tickvals: names.map((_, i) => i), ticktext: ticks, constrain: "domain" });
+    const axis = (title) => ({ title: { text: title, standoff: 10 }, tickmode: few ? "array" : "auto", tickvals: names.map((_, i) => i), ticktext: ticks, constrain: "domain" });
     const data = [{
       type: "heatmap", z, zmin: 0, zmax: 1, xgap: 1, ygap: 1, customdata: words, hovertemplate: "%{customdata}<extra></extra>",
       colorscale: [[0, look.far], [0.02, look.near], [1, look.colours[0]]], colorbar: { title: { text: "share of<br>the class" }, tickformat: ".0%", len: 0.8 },
       ...(few ? { text: answers.confusion.map((row) => row.map((count) => count ? String(count) : "")), texttemplate: "%{text}" } : {}),
     }];
-    const size = narrow ? 380 : 520;
+    const size = narrow ? 380 : 430;
     return { data, layout: base(look, size, { xaxis: axis("answer"), yaxis: { ...axis("class"), autorange: "reversed", scaleanchor: "x" }, margin: { l: 70, r: 10, t: 10, b: 55 } }) };
   }
 
@@ -99,7 +102,7 @@ const Charts = (() => {
     const rates = layers.flatMap((layer) => layer.rate ?? layer.kept.map(() => null));
     const words = names.map((name, i) => `${name}<br>fire rate ${percent(rates[i], 2)}`);
     data.push({ type: "scatter", mode: "markers", name: "after training", x: all("after", "frequency"), y: all("after", "memory"), customdata: words,
-      marker: { symbol: "circle", size: 7, color: rates.map((rate) => rate === null ? 0 : 100 * rate), colorscale: "Cividis", cmin: 0, line: { width: 0.5, color: look.ink },
+      marker: { symbol: "circle", size: 7, color: rates.map((rate) => rate === null ? 0 : 100 * rate), colorscale: look.scale, cmin: 0, line: { width: 0.5, color: look.ink },
         colorbar: { title: { text: "fire<br>rate, %" }, thickness: narrow ? 10 : 18, len: 0.8 } },
       hovertemplate: "%{customdata}<br>after: θΔ %{x:.3g}, τ/Δ %{y:.3g}<extra></extra>" });
     return { data, layout: base(look, narrow ? 400 : 500, { xaxis: { title: { text: "frequency θΔ, radians per step" } }, yaxis: { title: { text: "memory τ/Δ, steps" }, type: "log" } }) };

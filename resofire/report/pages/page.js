@@ -69,11 +69,13 @@
     return svg;
   }
 
+  // Lines break between words, not behind the hyphens of a flag.
+  const command = (words) => h("code", {}, ...words.split(" ").flatMap((word, i) => [i ? " " : "", h("span", {}, word)]));
   const tiles = (rows) => h("div", { class: "tiles" }, ...rows.map((tile) => h("div", { class: "tile" }, h("span", {}, tile.label), h("b", {}, tile.value), h("span", {}, tile.note))));
   const name = (number) => data.classes[number] ?? String(number);
 
   const SECTIONS = {
-    summary: () => [tiles(data.tiles), h("table", { class: "details" }, h("tbody", {}, ...data.details.map((row) => h("tr", {}, h("th", { scope: "row" }, row.label), h("td", {}, row.code ? h("code", {}, row.value) : row.value)))))],
+    summary: () => [tiles(data.tiles), h("table", { class: "details" }, h("tbody", {}, ...data.details.map((row) => h("tr", {}, h("th", { scope: "row" }, row.label), h("td", {}, row.code ? command(row.value) : row.value)))))],
     curves: () => {
       if (!Object.keys(data.curves.splits).length) return [h("p", { class: "missing" }, "No step has been recorded yet.")];
       const chosen = data.curves.chosen;
@@ -89,7 +91,7 @@
       return [h("p", { class: "note" }, read + left), h("div", { class: "two" },
         plot(() => Charts.confusion(found, look, narrow()), "Confusion matrix", "Confusion matrix: rows are classes, columns answers."),
         plot(() => Charts.calibration(found.calibration, look), "Calibration", `Calibration: share of correct answers by confidence. Expected calibration error ${percent(found.calibration.error)}.`)),
-        table(["class", "sequences", "precision", "recall", "F1"], rows, { label: "Precision and recall of each class" })];
+        table(["class", found.count === data.data.count ? "sequences" : "labels", "precision", "recall", "F1"], rows, { label: "Precision and recall of each class" })];
     },
     rasters: () => {
       if (data.rasters.missing) return [missing(data.rasters)];

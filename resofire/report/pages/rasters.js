@@ -33,12 +33,16 @@ const Rasters = (() => {
   function figure(sample, classes, look, narrow) {
     const found = rows(sample), steps = Array.from({ length: sample.shown }, (_, i) => i), data = [];
     const heights = { input: 110, running: sample.running.missing ? 0 : 150, raster: Math.min(1600, Math.max(160, 3 * found.length)) };
-    const gap = 34, height = heights.input + heights.running + heights.raster + 3 * gap + 60;
+    // Entries of a legend are all as wide as the widest, and the wider they are the fewer fit beside each other.
+    const longest = Math.max(0, ...sample.running.missing ? [] : sample.running.classes.map((number) => Math.min(28, [...String(classes[number])].length + 7)));
+    const lines = sample.running.missing ? 0 : Math.ceil(sample.running.classes.length / Math.max(1, Math.floor((narrow ? 280 : 700) / (45 + 6 * longest))));
+    const gaps = { input: Math.max(34, 15 + 17 * lines), running: 34, raster: 34 };
+    const height = heights.input + heights.running + heights.raster + gaps.input + 2 * gaps.running + 60;
     const inner = height - 75, domains = {};
     let top = 1;
     for (const name of ["input", "running", "raster"]) {
       domains[name] = [Math.max(0, top - heights[name] / inner), top];
-      top = Math.max(0, domains[name][0] - gap / inner);
+      top = Math.max(0, domains[name][0] - gaps[name] / inner);
     }
     if (sample.input.symbols) {
       const shown = sample.input.symbols.map((symbol) => text(symbol === " " ? "␣" : symbol));

@@ -1,4 +1,4 @@
-"""A small task and run with hostile names, for the tests of pages."""
+"""A small run whose task, classes and folder have hostile names, and what is counted on its page."""
 
 import numpy as np
 
@@ -24,8 +24,8 @@ def config(**changes):
     model = ClassifierConfig(
         inputs=1, classes=3, features=8, depth=2, neuron=neuron, class_names=tuple(sorted(CLASSES))
     )
-    settings = {"batch": 8, "steps": 8, "validate_every": 4, "seed": 3, "checkpoint_minutes": 0.0, **changes}
-    return train.RunConfig(name=TASK, task=TASK, model=model, **settings)
+    settings = {"batch": 8, "steps": 8, "validate_every": 4, "seed": 3, "checkpoint_minutes": 0.0, "task": TASK}
+    return train.RunConfig(**{"name": TASK, "model": model, **settings, **changes})
 
 
 def visible_charts(page, selector):
