@@ -101,7 +101,7 @@ def describe(config: RunConfig, task: Task) -> list[str]:
     way = "both directions" if model.bidirectional else "causal"
     selection = "the last weights" if config.select == "last" else f"the weights best on {config.select}"
     return [
-        f"network   {model.depth} blocks of {model.features} channels, {way}, {parameters:,} parameters",
+        f"network   {model.depth} block{'s' if model.depth > 1 else ''} of {model.features} channels, {way}, {parameters:,} parameters",
         f"memory    {low:,.0f} to {high:,.0f} steps",
         f"training  {steps:,} steps of {config.batch} sequences ({passes:,.0f} epochs), learning rate {config.lr:g}",
         f"keeps     {selection}, averaged",

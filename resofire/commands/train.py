@@ -54,8 +54,8 @@ class Train:
         except train.RunError as error:
             raise UsageError(str(error)) from None
         if result is not None:
-            print(train.report(folder, result))
             print(f"evaluate it with: resofire evaluate {folder}{import_flags()}")
+            print(train.report(folder, result))
         return 0
 
 
