@@ -5,6 +5,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 
@@ -174,8 +175,9 @@ def test_piped_output_is_plain_lines(whole, tmp_path, capsys, monkeypatch):
         "digits step 8/8, epoch 0.32: ",
     ]
     summary = captured.out.splitlines()
-    assert summary[0].startswith(f"{tmp_path / 'run'}: digits, ")
-    assert any(line.startswith("  test ") for line in summary)
+    assert summary[0] == f"evaluate it with: resofire evaluate {tmp_path / 'run'}"
+    assert summary[1].startswith(f"{tmp_path / 'run'}: digits, ")
+    assert re.fullmatch(r"  test  [\d.]+ %  \d+ of 300", summary[-1])
     assert weights(tmp_path / "run") == weights(whole)
     # Between validations there is a line now and then.
     monkeypatch.setattr(progress, "QUIET", 0.0)
