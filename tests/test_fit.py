@@ -173,6 +173,9 @@ WRONG = [
     (["train.csv", "--missing", "drop"], "from_path: missing must be one of refuse, zero, previous, interpolate, got 'drop'"),
     (["train.csv", "--test", "2"], "from_path: test must be (x, y) or a fraction from 0 to below 1, got 2.0"),
     (["train.csv", "--label", "state"], "from_path: label must be a column of train.csv ("),
+    ([""], "from_path: path must be a file or folder, got an empty text"),
+    (["train.csv", "--test", ""], "from_path: test must be a file or folder, got an empty text"),
+    (["train.csv", "--features", "1000000000"], "train: memory must be at least "),
     (["train.csv", "--features", "0"], "fit: --features must be a positive integer, got 0"),
     (["train.csv", "--out", "."], "train: out must be a new or empty folder, got .; to continue a run, resume it"),
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from ..atomic import write_atomic
 from ..data import Task
 from ..ops import retain_buffers
 from ..train import RunConfig, RunError
-from ..train.memory import network_size
+from ..train.memory import network_size, require_memory
 from .memory import peak_memory
 from .networks import Contender
 from .table import row
@@ -130,6 +130,7 @@ def _plan(comparison: Comparison, task: Task) -> dict[str, Any]:
     for name, contender in comparison.contenders.items():
         if name not in plan["networks"]:
             config = _planned(comparison, contender, task)
+            require_memory(config, task, 1, 1.0)
             plan["networks"][name] = {"config": config.to_json(), "peak_memory": peak_memory(config, task)}
             comparison.folder.mkdir(parents=True, exist_ok=True)
             write_atomic(file, (json.dumps(plan, indent=1) + "\n").encode())
