@@ -99,9 +99,10 @@ def describe(config: RunConfig, task: Task) -> list[str]:
     low, high = _memory(model.neuron)
     parameters = sum(value.numel() for value in model.build().parameters())
     way = "both directions" if model.bidirectional else "causal"
+    blocks = f"{model.depth} block{'s' if model.depth > 1 else ''}"
     selection = "the last weights" if config.select == "last" else f"the weights best on {config.select}"
     return [
-        f"network   {model.depth} blocks of {model.features} channels, {way}, {parameters:,} parameters",
+        f"network   {blocks} of {model.features} channels, {way}, {parameters:,} parameters",
         f"memory    {low:,.0f} to {high:,.0f} steps",
         f"training  {steps:,} steps of {config.batch} sequences ({passes:,.0f} epochs), learning rate {config.lr:g}",
         f"keeps     {selection}, averaged",

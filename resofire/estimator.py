@@ -97,11 +97,14 @@ class SpikingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] #
         task = from_arrays(
             X, labels, validation=self.validation, missing=self.missing, padded=self.padded, class_names=names
         )
-        self.config_ = automatic.choose(
-            task, minutes=self.max_minutes, epochs=self.max_epochs, seed=self._seed(), features=self.features,
-            depth=self.depth, bidirectional=self.bidirectional, batch=self.batch, lr=self.lr,
-            class_weights=self._class_weights(task),
-        )  # fmt: skip
+        try:
+            self.config_ = automatic.choose(
+                task, minutes=self.max_minutes, epochs=self.max_epochs, seed=self._seed(), features=self.features,
+                depth=self.depth, bidirectional=self.bidirectional, batch=self.batch, lr=self.lr,
+                class_weights=self._class_weights(task),
+            )  # fmt: skip
+        except train.RunError as error:
+            raise ValueError(f"SpikingClassifier: {error}") from None
         with tempfile.TemporaryDirectory() if self.folder is None else nullcontext(self.folder) as folder:
             self._train(task, Path(folder))
         self.per_step_ = per_step

@@ -84,6 +84,7 @@ WRONG = [
     ({}, np.ones((4, 3)), [0, 1], "y must have 4 labels, one per sequence, got 2"),
     ({}, np.ones((4, 3)), ["a"] * 4, "y must have at least two classes, got 1 class: .*'a'"),
     ({"class_weight": "even"}, np.ones((4, 3)), [0, 1] * 2, "class_weight must be None, 'balanced' or a weight for each class, got 'even'"),
+    ({"features": 10**9, "max_minutes": 1}, np.ones((4, 3)), [0, 1] * 2, "SpikingClassifier: train: memory must be at least "),
     ({"missing": "drop"}, np.ones((4, 3)), [0, 1] * 2, "missing must be one of refuse, zero, previous, interpolate, got 'drop'"),
 ]  # fmt: skip
 

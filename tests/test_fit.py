@@ -1,7 +1,10 @@
 """resofire fit: one command from a file to a run that every other command takes."""
 
 import json
+import os
 import re
+import shutil
+import signal
 import wave
 
 import numpy as np
@@ -10,6 +13,7 @@ import torch
 
 from resofire import models, train
 from resofire.cli import main
+from resofire.train import loop
 
 STATES = ("fault", "idle, warm")
 
@@ -45,7 +49,7 @@ def test_fit_and_every_command_after_it(run, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "train: 80 sequences of 30 to 40 steps in 1 channel, 2 classes\n  train 60, test 20\n" in out
     assert "  classes   fault 40, idle, warm 40\n  missing   none\n" in out
-    assert "  network   1 blocks of 16 channels, causal, " in out
+    assert "  network   1 block of 16 channels, causal, " in out
     assert re.search(r"by class of test\n +[\d.]+ %  \d+ of 10  fault\n +[\d.]+ %  \d+ of 10  idle, warm\n", out)
     assert re.fullmatch(r"  test  [\d.]+ %  \d+ of 20", out.splitlines()[-1])
     record = train.read("net")
@@ -76,7 +80,38 @@ def test_fit_and_every_command_after_it(run, capsys, monkeypatch):
     assert main(["stream", "net", "signal.txt"]) == 0
     assert "class idle, warm (" in capsys.readouterr().out
     assert models.load("net").config.class_names == STATES
+    for to in ("nir", "onnx", "onnx-step", "safetensors"):
+        assert main(["export", "net", "--to", to, "--out", f"net.{to}", "--samples", "2"]) == 0
+    assert main(["report", "net"]) == 0
+    assert all(state in (run / "net" / "report.html").read_text() for state in STATES)
+    assert main(["train", "--resume", "net"]) == 2
+    assert "net is finished; see its result.json" in capsys.readouterr().err
     (run / "gone.csv").rename(run / "train.csv")
+
+
+def test_an_interrupted_fit_is_resumed_to_the_same_bytes(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(run / "train.csv", "own.csv")
+    fit = ["fit", "own.csv", "--epochs", "3", "--features", "8", "--depth", "1", "--minutes", "60"]
+    assert main([*fit, "--out", "whole"]) == 0
+    steps = []
+
+    def interrupted(*arguments, step=loop._step, **named):
+        steps.append(None)
+        if len(steps) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "_step", interrupted)
+        assert main([*fit, "--out", "again"]) == 130
+    assert "resume with: resofire train --resume again" in capsys.readouterr().err
+    # The run has its data.
+    (tmp_path / "own.csv").unlink()
+    assert main(["train", "--resume", "again"]) == 0
+    assert re.fullmatch(r"  test  [\d.]+ %  \d+ of 12", capsys.readouterr().out.splitlines()[-1])
+    files = [tmp_path / name / "model.safetensors" for name in ("whole", "again")]
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_a_run_of_large_files_reads_them_again(run, capsys, monkeypatch):
@@ -138,6 +173,9 @@ WRONG = [
     (["train.csv", "--missing", "drop"], "from_path: missing must be one of refuse, zero, previous, interpolate, got 'drop'"),
     (["train.csv", "--test", "2"], "from_path: test must be (x, y) or a fraction from 0 to below 1, got 2.0"),
     (["train.csv", "--label", "state"], "from_path: label must be a column of train.csv ("),
+    ([""], "from_path: path must be a file or folder, got an empty text"),
+    (["train.csv", "--test", ""], "from_path: test must be a file or folder, got an empty text"),
+    (["train.csv", "--features", "1000000000"], "train: memory must be at least "),
     (["train.csv", "--features", "0"], "fit: --features must be a positive integer, got 0"),
     (["train.csv", "--out", "."], "train: out must be a new or empty folder, got .; to continue a run, resume it"),
 ]  # fmt: skip

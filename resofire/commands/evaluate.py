@@ -37,6 +37,7 @@ class Evaluate:
 
     def run(self) -> int:
         from .. import train
+        from ..train.evaluation import RESULT
 
         run = open_run("evaluate", self.model)
         if self.count is not None and not self.fixed_point:
@@ -58,7 +59,10 @@ class Evaluate:
             return 0 if same else 1
         print(train.report(Path(self.model), result))
         if recorded is None and self.data is None:
-            print("the run is not finished, this is its best network so far")
+            if (run.folder / RESULT).exists():
+                print(f"{run.folder / RESULT} is damaged; write it again with: resofire train --resume {self.model}")
+            else:
+                print("the run is not finished, this is its best network so far")
         elif recorded is not None:
             print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
         return 0 if same else 1

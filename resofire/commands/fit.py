@@ -95,7 +95,7 @@ class Fit:
     def _task(self) -> Any:
         from .. import data
 
-        test: str | float = self.test or HELD_OUT
+        test: str | float = HELD_OUT if self.test is None else self.test
         with contextlib.suppress(ValueError):
             test = float(test)
         return data.from_path(

@@ -24,8 +24,8 @@ class Stream:
     model: Model
     """A shipped network, a run folder or a weights file, also an exported one."""
     file: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FILE]", help_behavior_hint="")] = None
-    """Numbers separated by spaces, commas or line ends, with one line per step if a step has several; a wav; or an npy
-    of shape [steps] or [steps, inputs]. Default, or -: standard input."""
+    """Numbers separated by spaces, commas, semicolons or line ends, with one line per step if a step has several, and
+    perhaps a header; a wav; or an npy of shape [steps] or [steps, inputs]. Default, or -: standard input."""
     readout: Readout = None
     """How scores come about over time: mean, last, or for signals that never end leaky:STEPS (a mean that forgets) or
     window:STEPS (the mean of the last steps). Default: as the network was trained."""
@@ -106,10 +106,14 @@ class Stream:
             for at in range(0, len(values), self.chunk):
                 yield np.array(values[None, at : at + self.chunk])
             return
+        live = self.file in (None, "-")
         with self._opened() as lines:
-            steps = (_numbers(text, number, width, folded.tokens) for number, text in enumerate(lines, 1))
+            steps = (
+                [] if number == 1 and not live and _is_header(text) else _numbers(text, number, width, folded.tokens)
+                for number, text in enumerate(lines, 1)
+            )
             # What a person or a sensor writes line by line is answered line by line.
-            for part in chunked(steps, self.chunk, at_once=self.file in (None, "-")):
+            for part in chunked(steps, self.chunk, at_once=live):
                 yield np.array([part]) if folded.tokens else np.array([part], np.float64).reshape(1, -1, width)
 
     @contextlib.contextmanager
@@ -281,11 +285,23 @@ def _token(character: str, table: dict[str, int], unknown: int | None) -> list[i
     return [unknown]
 
 
+def _words(line: str) -> list[str]:
+    return line.replace(",", " ").replace(";", " ").split()
+
+
+def _is_header(line: str) -> bool:
+    """Whether a line names columns: it has words, and none of them is a number or a missing one."""
+    from ..data.own.tables import number
+
+    words = _words(line)
+    return bool(words) and not line.startswith("RIFF") and all(number(word) is None for word in words)
+
+
 def _numbers(line: str, number: int, width: int, tokens: bool) -> list[Any]:
     """The steps of a line: numbers, or lists of `width` of them."""
     kind: type = int if tokens else float
     try:
-        values = [kind(word) for word in line.replace(",", " ").split()]
+        values = [kind(word) for word in _words(line)]
     except ValueError:
         if line.startswith("RIFF"):
             raise UsageError("stream: the input is a wav; give it as a file whose name ends in .wav") from None

@@ -55,10 +55,10 @@ class Train:
         except train.RunError as error:
             raise UsageError(str(error)) from None
         if result is not None:
-            print(train.report(folder, result))
             name = f"{shlex.quote(str(folder))}{import_flags()}"
             print(f"evaluate it with: resofire evaluate {name}")
             print(f"see it with: resofire report {name}")
+            print(train.report(folder, result))
         return 0
 
 

@@ -17,7 +17,7 @@ from .. import train
 from ..data import Task
 from ..ops import retain_buffers
 from ..train import RunConfig, RunError
-from ..train.memory import network_size
+from ..train.memory import network_size, require_memory
 from .memory import peak_memory
 from .networks import Contender
 from .table import JSON, figures, rows, write_json
@@ -122,6 +122,7 @@ def _planned_table(comparison: Comparison, task: Task) -> dict[str, Any]:
     for name, contender in comparison.contenders.items():
         if name not in table["networks"]:
             config = _planned(comparison, contender, task)
+            require_memory(config, task, 1, 1.0)
             table["networks"][name] = {
                 "title": contender.title, "config": config.to_json(), "peak_memory": peak_memory(config, task),
                 "runs": [],

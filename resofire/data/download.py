@@ -40,7 +40,8 @@ def fetch(remote: Remote, folder: Path, name: str) -> Path:
             return file
         with write_errors(folder):
             folder.mkdir(exist_ok=True)
-            if _size(partial) > remote.size:
+            # Its name has to be known to resume it: a link that somebody put there is not written through.
+            if partial.is_symlink() or _size(partial) > remote.size:
                 partial.unlink()
         try:
             _receive(remote, partial, name)

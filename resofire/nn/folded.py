@@ -174,9 +174,8 @@ class Folded:
         steps = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
         if pool not in POOLS or (pool == "none" and self.pool != "none") or bool(colon) != (pool in MOST_STEPS):
             raise ValueError(f"readout must be mean, last, leaky:STEPS or window:STEPS, got {readout!r}")
-        fault = pool_fault(pool, text if colon and steps is None else steps)
-        if fault:
-            raise ValueError(f"readout: {fault}")
+        if pool_fault(pool, steps):
+            raise ValueError(f"readout must be {pool}:STEPS with 1 to {MOST_STEPS[pool]} steps, got {readout!r}")
         return replace(self, pool=pool, pool_steps=steps)
 
     @property

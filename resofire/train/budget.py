@@ -13,6 +13,7 @@ from ..models.encoder import Encoder
 from .batches import Plan, evenly_spaced, training
 from .config import RunConfig
 from .evaluation import losses, predictions, score
+from .memory import require_memory
 from .optimiser import optimiser
 from .processes import training_device
 
@@ -36,8 +37,12 @@ def steps_within(config: RunConfig, task: Task, minutes: float, validations: int
 
     Returns:
         The number of steps, at least 1.
+
+    Raises:
+        RunError: The run needs more memory than there is.
     """
     begun = time.perf_counter()
+    require_memory(config, task, 1, 1.0)
     torch.manual_seed(config.seed % 2**64)
     model: nn.Module = build(config.model).to(training_device())
     for module in model.modules():

@@ -1,6 +1,7 @@
 """Evaluation: correct answers counted one by one, fire rates, recalibrated norms, and the result of a run."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -196,10 +197,10 @@ def evaluate(model: nn.Module, task: Task, batch: int) -> dict[str, Any]:
     }
 
 
-def recorded(run: Path) -> dict[str, Any] | None:
+def recorded(run: str | os.PathLike[str]) -> dict[str, Any] | None:
     """The content of a run's result.json; None if the file is missing or damaged."""
     try:
-        result = json.loads((run / RESULT).read_text("utf-8"))
+        result = json.loads((Path(run) / RESULT).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     return result if isinstance(result, dict) and result.keys() >= FIGURES else None

@@ -39,7 +39,7 @@ from .checks import (
 )
 from .config import RunConfig
 from .diverged import Diverged
-from .evaluation import RESULT, Loss, evaluate
+from .evaluation import RESULT, Loss, evaluate, recorded
 from .folder import clear, locked, require_empty, write_json
 from .memory import require_memory
 from .optimiser import MOMENTS
@@ -202,7 +202,7 @@ def resume(
                 **conditions(devices),
                 "gradient_dtype": gradient_dtype,
             }
-            # Of a finished run that lost its network.
+            # Of a finished run that lost its network, or damaged.
             (folder / RESULT).unlink(missing_ok=True)
             write_json(folder / RUN, {**record, "resumed": [*record.get("resumed", ()), now]})
         return _execute(config, task, folder, devices=devices, own=own, plan=plan, model=network, state=state)
@@ -407,8 +407,8 @@ def _require_same(folder: Path, record: dict[str, Any], task: Task, own: UserPar
 
 
 def _require_unfinished(folder: Path, config: RunConfig) -> None:
-    """Refuse a finished run, unless its network is lost: the last checkpoint still has one."""
-    if not (folder / RESULT).exists() or not os.path.lexists(folder / WEIGHTS):
+    """Refuse a finished run, unless its network or result is lost: the last checkpoint still has what they need."""
+    if recorded(folder) is None or not os.path.lexists(folder / WEIGHTS):
         return
     reason = _why_lost(folder, config)
     if reason is None:

@@ -202,6 +202,16 @@ def test_a_download_is_resumed(server, file, part):
     assert server.asked == ["bytes=1000-"]
 
 
+def test_a_link_in_place_of_a_download_is_not_written_through(server, file, part, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    part.unlink()
+    part.symlink_to(victim)
+    assert locate(file).read_bytes() == CONTENTS
+    assert victim.read_text() == "precious"
+    assert server.asked == [None]
+
+
 @pytest.mark.parametrize("length", [None, len(CONTENTS)])
 def test_a_download_that_breaks_off_is_resumed_the_next_time(server, file, length):
     server.stop, server.length = 2000, length

@@ -171,7 +171,7 @@ def test_events(tmp_path):
 # Name of a file, its content, settings, and the sentence; {file} stands for its path.
 WRONG = [
     ("a.csv", "", {}, "{file} must hold lines of a table, got none"),
-    ("a.csv", "a,1,2\nb,1,x\na,1,2\n", {}, "{file}, line 2, column 3 must be a number, got 'x'"),
+    ("a.csv", "a,1,2\nb,1,x\na,1,2\n", {}, "{file}, line 2, column 3 must be a number, got 'x'; the labels are taken from column 1, label names another"),
     ("a.csv", "a,1,2\n,1,3\n", {}, "{file}, line 2 must have a label in column 1, got an empty cell"),
     ("a.csv", "a,1,2\nb,1,\nb,,4\n", {}, "x must be finite in float32, {file}, line 3, column 2 is nan; the setting missing fills such values"),
     ("a.csv", "a,1,2\nb,1,1e300\n", {}, "x must be finite in float32, {file}, line 2, column 3 is 1e+300"),
@@ -202,6 +202,7 @@ WRONG = [
     ("a.csv", "a,1\nb,2\n", {"frame": 0}, "frame must be a positive integer, got 0"),
     ("a.csv", "a,1\nb,2\n", {"frame": 2, "validation": 0}, "frame must be at most the 1 steps of {file}, line 1, got 2"),
     ("d/a/1.wav", b"RIFFno", {}, "{file} must be a wav with PCM samples, it cannot be read"),
+    ("d/a/2.wav", b"x", {}, "{file} must be a wav with PCM samples, it cannot be read: it ends too early"),
     ("d/a/1.npy", b"no", {}, "{file} must be an array, it cannot be read"),
     ("d/a/1.txt", "1 2\n3\n", {}, "{file}, line 2 must have 2 columns, got 1"),
     ("d/a/1.mp3", b"no", {}, "{folder} must hold files of type .wav, .npy, .csv, .tsv, .txt, got none"),

@@ -182,9 +182,9 @@ def test_bad_readouts_are_refused(subtests):
     form = "readout must be mean, last, leaky:STEPS or window:STEPS, got "
     for readout, words in {
         "leaky": form, "mean:3": form, "none": form, "": form, "leak:3": form, 3: form,
-        "leaky:0": "pool_steps must be an integer from 1 to 1048576 for pool leaky, got 0",
-        "leaky:x": "pool_steps must be an integer from 1 to 1048576 for pool leaky, got 'x'",
-        "window:65537": "pool_steps must be an integer from 1 to 65536 for pool window, got 65537",
+        "leaky:0": "readout must be leaky:STEPS with 1 to 1048576 steps, got 'leaky:0'",
+        "leaky:x": "readout must be leaky:STEPS with 1 to 1048576 steps, got 'leaky:x'",
+        "window:65537": "readout must be window:STEPS with 1 to 65536 steps, got 'window:65537'",
     }.items():  # fmt: skip
         with subtests.test(readout), pytest.raises(ValueError, match=words):
             folded.with_readout(readout)

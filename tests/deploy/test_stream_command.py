@@ -108,6 +108,10 @@ def test_several_values_in_a_step(tmp_path, capsys):
     net = saved(tmp_path, inputs=2)
     (tmp_path / "x.txt").write_text("1 2\n3,4\n\n5 6\n")
     assert json.loads(shown(capsys, net, tmp_path / "x.txt", "--json"))["steps"] == 3
+    expected = shown(capsys, net, tmp_path / "x.txt")
+    # As a table may have it that was trained on.
+    (tmp_path / "x.csv").write_text("speed (m/s);load\n1;2\n3;4\n5;6\n")
+    assert shown(capsys, net, tmp_path / "x.csv") == expected
     (tmp_path / "x.txt").write_text("1 2\n3\n")
     assert cli.main(["stream", str(net), str(tmp_path / "x.txt")]) == 2
     assert "stream: line 2 must hold 2 numbers, one step, got 1" in capsys.readouterr().err
@@ -198,6 +202,7 @@ USAGE_ERRORS = [
     ("0.5 nan", [], "input must be finite in float32, got nan"),
     ("1e400", [], "input must be finite in float32, got inf"),
     ("RIFF....", [], "the input is a wav; give it as a file whose name ends in .wav"),
+    ("word\n1\nword", [], "stream: line 3 must hold numbers, got 'word'"),
     ("1", ["--chunk", "0"], "--chunk must be a positive integer, got 0"),
     ("1", ["--text"], "--text is for networks that read characters, digits does not"),
 ]

@@ -1,10 +1,11 @@
 """A file is replaced whole, or stays what it was."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from resofire import models
+from resofire import atomic, models
 from resofire.atomic import write_atomic, write_folder
 from resofire.models import ClassifierConfig, build
 
@@ -74,3 +75,25 @@ def test_in_a_folder_that_exists_only_these_files_are_replaced(tmp_path):
             target.symlink_to(tmp_path / "nowhere")
         with pytest.raises(OSError, match="it exists and is not a folder"):
             write_folder(target, {"a": b"3"})
+
+
+def test_nobody_can_place_a_link_where_a_file_is_begun(tmp_path, monkeypatch):
+    victim, begun, opened = tmp_path / "victim", [], os.open
+    victim.write_text("precious")
+
+    def watched(path, flags, mode=0o777):
+        if Path(path).name.endswith(".part"):
+            begun.append(Path(path))
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", watched)
+    for _ in range(3):
+        write_atomic(tmp_path / "file", b"new")
+    assert len({*begun}) == 3
+    # Even a name that somebody guessed is not written through.
+    monkeypatch.setattr(atomic.secrets, "token_hex", lambda count: "guessed")
+    (tmp_path / ".file.guessed.part").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        write_atomic(tmp_path / "file", b"newer")
+    assert victim.read_text() == "precious"
+    assert (tmp_path / "file").read_bytes() == b"new"

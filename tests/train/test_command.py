@@ -5,6 +5,8 @@
 import errno
 import json
 import os
+import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -173,8 +175,9 @@ def test_piped_output_is_plain_lines(whole, tmp_path, capsys, monkeypatch):
         "digits step 8/8, epoch 0.32: ",
     ]
     summary = captured.out.splitlines()
-    assert summary[0].startswith(f"{tmp_path / 'run'}: digits, ")
-    assert any(line.startswith("  test ") for line in summary)
+    assert summary[0] == f"evaluate it with: resofire evaluate {tmp_path / 'run'}"
+    assert summary[1].startswith(f"{tmp_path / 'run'}: digits, ")
+    assert re.fullmatch(r"  test  [\d.]+ %  \d+ of 300", summary[-1])
     assert weights(tmp_path / "run") == weights(whole)
     # Between validations there is a line now and then.
     monkeypatch.setattr(progress, "QUIET", 0.0)
@@ -233,13 +236,30 @@ def test_evaluate_of_damaged_weights_and_of_none(copy, capsys):
     )
 
 
-@pytest.mark.parametrize("left", [None, "{}", "[]", "{"])
+@pytest.mark.parametrize("left", [None, "{}", "[]", "{", "[" * 100_000], ids=["none", "empty", "list", "cut", "nested"])
 def test_evaluate_of_a_run_without_result(left, copy, capsys):
     (copy / "result.json").unlink()
     if left is not None:
         (copy / "result.json").write_text(left)
     assert cli.main(["evaluate", str(copy), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["same as recorded"] is None
+    assert cli.main(["evaluate", str(copy)]) == 0
+    damaged = f"{copy / 'result.json'} is damaged; write it again with: resofire train --resume {copy}"
+    unfinished = "the run is not finished, this is its best network so far"
+    assert capsys.readouterr().out.splitlines()[-1] == (unfinished if left is None else damaged)
+
+
+def test_a_damaged_result_is_written_again(whole, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "result.json").write_text("{")
+    weights = (run / "model.safetensors").read_bytes()
+    assert cli.main(["train", "--resume", str(run)]) == 0
+    assert train.recorded(run)["correct"] == train.recorded(whole)["correct"]
+    assert (run / "model.safetensors").read_bytes() == weights
+    capsys.readouterr()
+    assert cli.main(["evaluate", str(run)]) == 0
+    assert capsys.readouterr().out.endswith("the same as the run recorded\n")
 
 
 @pytest.mark.parametrize(

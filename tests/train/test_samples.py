@@ -96,6 +96,25 @@ def test_export_measure_and_stream_without_data_or_network(offline, tmp_path, ca
     assert "--samples must be at most 80, the sample sequences of smnist, got 81" in capsys.readouterr().err
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize("name", models.shipped())
+def test_every_shipped_network_without_data_or_network(name, offline, tmp_path, capsys):
+    model = resofire.pretrained(name)
+    x, _ = sequences(train.load_samples(models.find(name))["train"], 1, shuffle=False)
+    np.save("x.npy", x[0])
+    assert cli.main(["measure", name, "--batches", "1", "--json"]) == 0
+    assert cli.main(["export", name, "--to", "safetensors", "--samples", "2"]) == 0
+    capsys.readouterr()
+    commands = [["stream", name, "x.npy"], *([["export", name, "--to", "c"]] if shutil.which("cc") else [])]
+    for words in commands:
+        assert cli.main(words) == (2 if model.config.bidirectional else 0), words
+        captured = capsys.readouterr()
+        if model.config.bidirectional:
+            assert "the network is bidirectional: it needs whole sequences and cannot be " in captured.err
+            assert captured.err.count("\n") == 1
+    assert (tmp_path / f"{name}-c").exists() != model.config.bidirectional
+
+
 def test_samples_of_a_run_of_your_own(tmp_path):
     for kind in ("classifier", "per-step"):
         own = task(kind)

@@ -147,8 +147,10 @@ def _existing(name: str, path: Any) -> Path:
         exists = place.exists()
     except (OSError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"from_path: {name} must be a file or folder, got {path!r}: {error}") from None
-    if not exists:
-        raise DataError(f"from_path: {name} must be a file or folder, got {place}, which does not exist")
+    # An empty text would be the folder one is in.
+    if not exists or path == "":
+        got = "an empty text" if path == "" else f"{place}, which does not exist"
+        raise DataError(f"from_path: {name} must be a file or folder, got {got}")
     if not os.access(place, os.R_OK | (os.X_OK if place.is_dir() else 0)):
         raise DataError(f"from_path: {name} {place} cannot be read: permission denied")
     return place

@@ -119,7 +119,8 @@ def read_wav(file: Path, raw: bytes) -> tuple[np.ndarray, int]:
             channels, width, rate = opened.getnchannels(), opened.getsampwidth(), opened.getframerate()
             frames = opened.readframes(opened.getnframes())
     except (wave.Error, *BROKEN) as error:
-        raise DataError(f"from_path: {file} must be a wav with PCM samples, it cannot be read: {error}") from None
+        reason = " ".join(str(error).split())[:200] or "it ends too early"
+        raise DataError(f"from_path: {file} must be a wav with PCM samples, it cannot be read: {reason}") from None
     count = len(frames) // (channels * width)
     if not count or width not in (1, 2, 3, 4):
         raise DataError(f"from_path: {file} must hold samples of 8 to 32 bits, got {count} of {8 * width}")

@@ -168,7 +168,12 @@ def _wide(table: Table, settings: Settings) -> Recordings:
                 f"from_path: {table.file}, line {row.line} must have a label and values, got one column; "
                 f"name the separator if it is unusual"
             )
-        x.append(_numbers(table.file, row, columns))
+        try:
+            x.append(_numbers(table.file, row, columns))
+        except DataError as error:
+            if settings.label is not None:
+                raise
+            raise DataError(f"{error}; the labels are taken from column {column + 1}, label names another") from None
 
     def where(sequence: int, step: int | None = None, channel: int | None = None) -> str:
         line = f"{table.file}, line {table.rows[sequence].line}"
