@@ -77,9 +77,10 @@ def test_smaller_recipes_are_smaller():
     for name in small:
         whole = name.rpartition("-")[0]
         one, other = RECIPES[name](), RECIPES[whole]()
-        assert (one.task, one.task_settings) == (other.task, other.task_settings)
+        assert one.task == other.task
+        assert one.task_settings == ({"shift": 4.0, "mirror": True} if name == "image-medium" else other.task_settings)
         assert work(name) < work(whole)
-    for name, epochs in (("image-medium", 40), ("pathfinder-medium", 20)):
+    for name, epochs in (("image-medium", 20), ("pathfinder-medium", 20)):
         model = RECIPES[name]().model
         assert (model.depth, model.features, model.bidirectional, RECIPES[name]().epochs) == (6, 128, True, epochs)
         assert parameters(name) <= 400_000
