@@ -16,7 +16,7 @@ included, and no tip of a target is so close to the other target that its disc w
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -112,7 +112,7 @@ class Tables(NamedTuple):
 @dataset("pathfinder", about="are two dots on one path? 32 x 32 (Long Range Arena)", size=32)
 def pathfinder(
     data_dir: Folder = None, *, size: int = 32, kind: str = "tokens", seed: int = 0,
-    counts: tuple[int, int, int] = COUNTS, workers: int | None = None,
+    counts: tuple[int, int, int] = COUNTS, shortest: int | None = None, workers: int | None = None,
 ) -> Task:  # fmt: skip
     """Load Pathfinder: the released images if they are in the user's folder (80/10/10 %, in order), else generated.
 
@@ -122,6 +122,8 @@ def pathfinder(
         kind: "tokens", grey levels 0 … 255, or "values", the same from -1 to 1.
         seed: Seed of the generator.
         counts: How many to generate for train, validation and test.
+        shortest: Make training easier: as many training images with paths of `shortest` paddles as with one more, and
+            so on up to 14, and fewer distractors on short ones. Validation and test stay as they are.
         workers: Threads that generate; the result does not depend on it.
 
     Returns:
@@ -130,11 +132,16 @@ def pathfinder(
     require_setting("pathfinder", "size", size, tuple(SETTINGS))
     require_setting("pathfinder", "kind", kind, ("tokens", "values"))
     require_counts("pathfinder", "counts", counts)
+    longest = SETTINGS[size].contour_length
+    if shortest is not None and (type(shortest) is not int or not 2 <= shortest <= longest):
+        raise ValueError(f"pathfinder: shortest must be an integer from 2 to {longest} or None, got {shortest!r}")
     name = "pathfinder" if size == 32 else "pathx"
-    released = release.find(data_dir, size)
+    released = release.find(data_dir, size) if shortest is None else None
     settings: dict[str, Any] = {"version": VERSION, "size": size}
     if released is None:
         settings |= {"seed": seed, "counts": list(counts), "generator": repr(SETTINGS[size])}
+        if shortest is not None:
+            settings |= {"shortest": shortest}
     else:
         settings |= {"files": release.identity(released)}
 
@@ -142,6 +149,8 @@ def pathfinder(
         if released is None:
             images, labels = generate(sum(counts), seed, size=size, workers=workers)
             parts = list(counts)
+            if shortest is not None:
+                images[: counts[0]], labels[: counts[0]] = easier(counts[0], seed, size, shortest, workers)
         else:
             images, labels = release.read(released, size)
             tenth = len(images) // 10
@@ -166,18 +175,30 @@ def generate(
     count: int, seed: int = 0, *, size: int = 32, first: int = 0, workers: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate images first … first + count - 1 of a seed, [count, size²] uint8, and their labels [count] uint8."""
-    images, labels, _ = traced(count, seed, size=size, first=first, workers=workers, keep=False)
+    images, labels, _ = traced(count, seed, SETTINGS[size], first=first, workers=workers, keep=False)
     return images, labels
 
 
+def easier(count: int, seed: int, size: int, shortest: int, workers: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """As `generate`, with equal numbers of images whose paths have `shortest`, `shortest` + 1, … 14 paddles."""
+    settings = SETTINGS[size]
+    lengths = range(shortest, settings.contour_length + 1)
+    parts = []
+    bounds = np.linspace(0, count, len(lengths) + 1).astype(int).tolist()
+    for length, first, end in zip(lengths, bounds[:-1], bounds[1:], strict=True):
+        easy = replace(settings, contour_length=length, distractors=min(settings.distractors, length - 2))
+        parts.append(traced(end - first, seed, easy, first=first, workers=workers, keep=False))
+    return np.concatenate([images for images, _, _ in parts]), np.concatenate([labels for _, labels, _ in parts])
+
+
 def traced(
-    count: int, seed: int = 0, *, size: int = 32, first: int = 0, workers: int | None = None, keep: bool = True
+    count: int, seed: int, settings: Settings, *, first: int = 0, workers: int | None = None, keep: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As `generate`, with the target paddles [count, 2, 14, 7] if `keep`: pivot, orientation, place of the stamp and
     far end, places as y, x."""
     from . import pathfinder_kernels as kernels
 
-    settings = SETTINGS[size]
+    size = settings.size
     choices = tuple(tables(settings, margin) for margin in settings.margins)
     images = empty_bytes((count, size * size))
     labels = np.empty(count, np.uint8)

@@ -19,7 +19,7 @@ COUNTS = (40, 5, 5)
 
 @pytest.fixture(scope="module")
 def drawn():
-    return pathfinder.traced(2000, 0, workers=1)
+    return pathfinder.traced(2000, 0, pathfinder.SETTINGS[32], workers=1)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def points(snake):
 @pytest.mark.parametrize(("size", "longest"), [(32, 7), (128, 14)])
 def test_labels_from_the_picture(size, longest):
     """Where the discs are, and which tips the generator's paddles join to each other, give the label."""
-    images, labels, traces = pathfinder.traced(100 if size == 128 else 500, 3, size=size)
+    images, labels, traces = pathfinder.traced(100 if size == 128 else 500, 3, pathfinder.SETTINGS[size])
     settings = pathfinder.SETTINGS[size]
     disc = pathfinder.tables(settings, settings.margins[0]).disc
     half, decided = len(disc) // 2, 0
