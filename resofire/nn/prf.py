@@ -151,7 +151,7 @@ class PRF(Neuron, config_class=PRFConfig):
         require_choice("PRF", "gain", gain, GAINS)
         require_above("PRF", "delta", delta, 0)
         require_above("PRF", "tau", tau, 0)
-        if period is not None and not (isinstance(period, int | float) and 0 < period < math.inf):
+        if period is not None and (type(period) not in (int, float) or not 0 < period < math.inf):
             raise ValueError(f"PRF: period must be a positive number of steps or None, got {period!r}")
         frequencies = sample("PRF", "theta", theta, features, evenly_spaced=evenly_spaced)
         if train_theta and not isinstance(theta, tuple):

@@ -171,19 +171,10 @@ def pathfinder_medium() -> RunConfig:
 
 
 @recipe
-def pathfinder_easy() -> RunConfig:
-    """As pathfinder-small, on paths of 2 to 14 paddles: its weights are a start for `resofire train --init`."""
-    return replace(
-        pathfinder_small(), name="pathfinder-easy", task_settings={"shortest": 2}, steps=4_000, validate_every=1_000,
-        final_lr=0.5,
-    )  # fmt: skip
-
-
-@recipe
 def pathfinder_small() -> RunConfig:
-    """Four blocks of 64 channels, 4 epochs, frequencies at harmonics of a row: see docs/experiments/arena-pathfinder.md.
+    """Four blocks of 64 channels, 4 epochs, frequencies at harmonics of a row (docs/experiments/arena-pathfinder.md).
 
-    From the seed it stays at chance; start from pathfinder-easy with --init.
+    From random weights it stays at chance: examples/curriculum.py trains it.
     """
     neuron = PRFConfig(tau=(4.0, 1_000.0), delta=1.0, theta=(0.0, 0.88), gain="unit", period=32)
     model = replace(PATHFINDER, features=64, depth=4, dropout=0.0, neuron=neuron)

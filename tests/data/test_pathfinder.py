@@ -141,6 +141,20 @@ def test_task(size):
     assert (x.min(), x.max()) == (-1, pytest.approx(1))
 
 
+def test_easier_images_have_short_paths_in_training_only():
+    plain, easy = (pathfinder.pathfinder(counts=(45, 5, 5), lengths=lengths) for lengths in (None, (12, 14)))
+    for split in ("validation", "test"):
+        assert np.array_equal(plain[split].stored, easy[split].stored)
+        assert np.array_equal(plain[split].labels, easy[split].labels)
+    # Fifteen images each of paths of 12, 13 and 14 paddles.
+    assert np.array_equal(easy["train"].stored[30:], plain["train"].stored[30:45])
+    assert not np.array_equal(easy["train"].stored[:30], plain["train"].stored[:30])
+    images, _ = pathfinder.easier(200, 0, 32, (2, 14), None)
+    lit = (images > 0).mean(1)
+    assert lit[:15].mean() < lit[100:115].mean() < lit[-15:].mean()
+    assert not (images[:15] == pathfinder.SETTINGS[32].distractor).any()
+
+
 def png(array):
     stream = io.BytesIO()
     Image.fromarray(array).save(stream, "PNG")
@@ -265,6 +279,10 @@ WRONG_ARGUMENTS = [
     ({"size": 64}, "size must be one of 32, 128"),
     ({"kind": "grey"}, "kind must be one of tokens, values"),
     ({"counts": (1, 2)}, "counts must be three"),
+    ({"lengths": (1, 3)}, "lengths must be two integers from 2 to 14, in order, got"),
+    ({"lengths": (5, 4)}, "lengths must be two integers from 2 to 14, in order, got"),
+    ({"lengths": (2.0, 3)}, "lengths must be two integers from 2 to 14, in order, got"),
+    ({"lengths": 3}, "lengths must be two integers from 2 to 14, in order, got 3"),
 ]
 
 

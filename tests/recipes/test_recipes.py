@@ -112,8 +112,8 @@ def test_hyperparameters_are_those_of_the_papers_table(name):
 @pytest.mark.parametrize("name", RELEASE)
 def test_frequencies_time_constants_and_warm_up_of_the_release(name):
     divisor, tau, warmup = RELEASE[name]
-    # The ranges of listops-small are our own.
-    for each in (name,) if name == "listops" else (name, f"{name}-small"):
+    # The ranges of listops-small and pathfinder-small are our own.
+    for each in (name,) if name in ("listops", "pathfinder") else (name, f"{name}-small"):
         neuron = RECIPES[each]().model.neuron
         assert neuron.tau == tau
         if divisor is not None:
