@@ -31,6 +31,10 @@ IMAGE_UNIT = replace(IMAGE, neuron=_neuron(0.25, gain="unit"))
 PATHFINDER = ClassifierConfig(
     vocabulary=256, classes=2, features=256, depth=6, neuron=_neuron(0.6), bidirectional=True, dropout=0.05
 )
+# Frequencies at the first harmonics of a row of 32 pixels: docs/experiments/arena-pathfinder.md.
+PATHFINDER_ROWS = replace(
+    PATHFINDER, neuron=PRFConfig(tau=(4.0, 1_000.0), delta=1.0, theta=(0.0, 0.88), gain="unit", period=32)
+)
 FILMS = replace(RETRIEVAL, vocabulary=134, features=128, depth=4)
 PATHX = replace(PATHFINDER, neuron=_neuron(10, tau=100.0))
 
@@ -165,19 +169,18 @@ def pathfinder() -> RunConfig:
 
 @recipe
 def pathfinder_medium() -> RunConfig:
-    """Six blocks of 128 channels, 20 epochs."""
-    model = replace(PATHFINDER, features=128)
-    return replace(pathfinder(), name="pathfinder-medium", model=model, epochs=20, warmup=0.05)
+    """Six blocks of 128 channels, 20 epochs, by a curriculum as pathfinder-small."""
+    model = replace(PATHFINDER_ROWS, features=128)
+    return replace(pathfinder_small(), name="pathfinder-medium", model=model, epochs=20)
 
 
 @recipe
 def pathfinder_small() -> RunConfig:
-    """Four blocks of 64 channels, 4 epochs, frequencies at harmonics of a row (docs/experiments/arena-pathfinder.md).
+    """Four blocks of 64 channels, 4 epochs.
 
     From random weights it stays at chance: examples/curriculum.py trains it.
     """
-    neuron = PRFConfig(tau=(4.0, 1_000.0), delta=1.0, theta=(0.0, 0.88), gain="unit", period=32)
-    model = replace(PATHFINDER, features=64, depth=4, dropout=0.0, neuron=neuron)
+    model = replace(PATHFINDER_ROWS, features=64, depth=4, dropout=0.0)
     return replace(
         pathfinder(), name="pathfinder-small", model=model, epochs=4, warmup=0.05, ema=0.999, recalibrate=64,
         gradient_dtype="auto",
