@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,23 @@ def test_the_loop_of_one_s_own_learns():
         cwd=ROOT, env=_environment(), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_each_stage_of_a_curriculum_starts_from_the_one_before(tmp_path, monkeypatch):
+    from examples import curriculum
+    from resofire.recipes import RECIPES
+
+    monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path / "cache"))
+    config = RECIPES["pathfinder-small"]()
+    settings = {
+        "model": replace(config.model, features=4, depth=1), "batch": 8, "steps": 2, "recalibrate": 1,
+        "task_settings": {"counts": (32, 16, 16)}, "gradient_dtype": "float32",
+    }  # fmt: skip
+    stages = (((2, 3), 2), ((5, 6), 2))
+    result = curriculum.main(tmp_path / "run", stages=stages, **settings)
+    assert result["correct"]["test"][1] == 16
+    names = ("stage-1", "stage-2", "pathfinder-small")
+    configs = [json.loads((tmp_path / "run" / name / "run.json").read_text())["config"] for name in names]
+    assert [each.get("init") for each in configs] == [None, *(str(tmp_path / "run" / name) for name in names[:2])]
+    assert [each["task_settings"].get("lengths") for each in configs] == [[2, 3], [5, 6], None]
+    assert curriculum.main(tmp_path / "run", stages=stages, **settings) == result

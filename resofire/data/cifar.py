@@ -21,11 +21,13 @@ from .pickled import PickledArray, unpickle
 from .registry import dataset
 from .store import Arrays, Prepared
 from .task import DataError, Form, Task, hold_out, make_splits
+from .warps import require_warps
 
 VERSION = 1
 SEED = 0
 VALIDATION = 5_000
 CLASSES = 10
+SIDE = 32
 BATCH = 10_000
 RECORD = 3_073
 ARCHIVE = RawFile(
@@ -49,21 +51,36 @@ MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
 
 
 @dataset("image", about="CIFAR-10 in grey, pixel by pixel (Long Range Arena)")
-def image(data_dir: Folder = None) -> Task:
-    """Load Image: (grey / 255 − 122.6 / 255) / (61 / 255), grey as ITU-R 601 luma; 45,000 / 5,000 / 10,000."""
+def image(data_dir: Folder = None, *, shift: float = 0.0, turn: float = 0.0, mirror: bool = False) -> Task:
+    """Load Image: (grey / 255 − 122.6 / 255) / (61 / 255), grey as ITU-R 601 luma; 45,000 / 5,000 / 10,000.
+
+    Args:
+        data_dir: Folder with the archive.
+        shift: Augmentation of training images, as are `turn` and `mirror`: see `Warps`.
+        turn: See `shift`.
+        mirror: See `shift`.
+
+    Returns:
+        The task.
+    """
     form = Form(scale=1 / GREY_DEVIATION, shift=-GREY_MEAN / GREY_DEVIATION)
-    splits = make_splits(_arrays("image", grey, data_dir), "values", form)
+    warps = require_warps("image", SIDE, shift=shift, turn=turn, mirror=mirror)
+    splits = make_splits(_arrays("image", grey, data_dir), "values", form, warps=warps)
     return Task("image", "values", CLASSES, splits, inputs=1, class_names=CLASS_NAMES)
 
 
 @dataset("scifar", about="CIFAR-10 in colour, pixel by pixel")
-def scifar(data_dir: Folder = None) -> Task:
-    """Load sequential CIFAR-10: red, green, blue, each (value / 255 − mean) / deviation; 45,000 / 5,000 / 10,000."""
+def scifar(data_dir: Folder = None, *, shift: float = 0.0, turn: float = 0.0, mirror: bool = False) -> Task:
+    """Load sequential CIFAR-10: red, green, blue, each (value / 255 − mean) / deviation; 45,000 / 5,000 / 10,000.
+
+    Args and return value are those of `image`.
+    """
     form = Form(
         scale=tuple(1 / (255 * deviation) for deviation in DEVIATION),
         shift=tuple(-mean / deviation for mean, deviation in zip(MEAN, DEVIATION, strict=True)),
     )
-    splits = make_splits(_arrays("scifar", lambda x: x, data_dir), "values", form)
+    warps = require_warps("scifar", SIDE, shift=shift, turn=turn, mirror=mirror)
+    splits = make_splits(_arrays("scifar", lambda x: x, data_dir), "values", form, warps=warps)
     return Task("scifar", "values", CLASSES, splits, inputs=3, class_names=CLASS_NAMES)
 
 

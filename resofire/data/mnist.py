@@ -17,7 +17,7 @@ from .files import Folder, RawFile, RawFiles, Remote, prepared_from, read
 from .registry import dataset
 from .store import Prepared
 from .task import DataError, Form, Task, hold_out, make_splits, require_setting
-from .warps import require_warps
+from .warps import Warps, require_warps
 
 VERSION = 1
 SEED = 0
@@ -80,7 +80,8 @@ def smnist(
         stretch: See `Warps`.
         bend: See `Warps`.
     """
-    return _load("smnist", MNIST, data_dir, None, (shift, turn, stretch, bend), DIGITS)
+    warps = require_warps("smnist", SIDE, shift=shift, turn=turn, stretch=stretch, bend=bend)
+    return _load("smnist", MNIST, data_dir, None, warps, DIGITS)
 
 
 @dataset("psmnist-random", about="MNIST, pixels in one random order", permutation="random")
@@ -90,7 +91,8 @@ def psmnist(
     bend: float = 0.0,
 ) -> Task:  # fmt: skip
     """Load permuted sequential MNIST: as `smnist`, pixels in the order of `permutation`, "bitrev" or "random"."""
-    return _load("psmnist", MNIST, data_dir, pixel_order(permutation), (shift, turn, stretch, bend), DIGITS)
+    warps = require_warps("psmnist", SIDE, shift=shift, turn=turn, stretch=stretch, bend=bend)
+    return _load("psmnist", MNIST, data_dir, pixel_order(permutation), warps, DIGITS)
 
 
 @dataset("fashion", about="Fashion-MNIST pixel by pixel")
@@ -98,7 +100,8 @@ def fashion(
     data_dir: Folder = None, shift: float = 0.0, turn: float = 0.0, stretch: float = 0.0, bend: float = 0.0
 ) -> Task:
     """Load sequential Fashion-MNIST, as `smnist`."""
-    return _load("fashion", FASHION, data_dir, None, (shift, turn, stretch, bend), CLOTHES)
+    warps = require_warps("fashion", SIDE, shift=shift, turn=turn, stretch=stretch, bend=bend)
+    return _load("fashion", FASHION, data_dir, None, warps, CLOTHES)
 
 
 def pixel_order(permutation: str) -> np.ndarray:
@@ -111,13 +114,12 @@ def pixel_order(permutation: str) -> np.ndarray:
 
 
 def _load(
-    task: str, raw: RawFiles, data_dir: Folder, order: np.ndarray | None, warps: tuple[float, float, float, float],
+    task: str, raw: RawFiles, data_dir: Folder, order: np.ndarray | None, warps: Warps | None,
     class_names: tuple[str, ...],
 ) -> Task:  # fmt: skip
-    by = require_warps(task, SIDE, *warps)
     settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION}
     arrays, _ = prepared_from(raw.folders[0], raw, data_dir, settings, lambda places: _make(raw, places))
-    splits = make_splits(arrays, "values", Form(scale=1 / 255, order=order), warps=by)
+    splits = make_splits(arrays, "values", Form(scale=1 / 255, order=order), warps=warps)
     return Task(task, "values", CLASSES, splits, inputs=1, class_names=class_names)
 
 

@@ -16,7 +16,7 @@ included, and no tip of a target is so close to the other target that its disc w
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -112,7 +112,7 @@ class Tables(NamedTuple):
 @dataset("pathfinder", about="are two dots on one path? 32 x 32 (Long Range Arena)", size=32)
 def pathfinder(
     data_dir: Folder = None, *, size: int = 32, kind: str = "tokens", seed: int = 0,
-    counts: tuple[int, int, int] = COUNTS, workers: int | None = None,
+    counts: tuple[int, int, int] = COUNTS, lengths: tuple[int, int] | None = None, workers: int | None = None,
 ) -> Task:  # fmt: skip
     """Load Pathfinder: the released images if they are in the user's folder (80/10/10 %, in order), else generated.
 
@@ -122,6 +122,8 @@ def pathfinder(
         kind: "tokens", grey levels 0 … 255, or "values", the same from -1 to 1.
         seed: Seed of the generator.
         counts: How many to generate for train, validation and test.
+        lengths: Shortest and longest path in the training images, in paddles, for a curriculum: equal numbers of each
+            length, with fewer distractors on short ones. Validation and test stay as they are, with paths of 14.
         workers: Threads that generate; the result does not depend on it.
 
     Returns:
@@ -130,11 +132,15 @@ def pathfinder(
     require_setting("pathfinder", "size", size, tuple(SETTINGS))
     require_setting("pathfinder", "kind", kind, ("tokens", "values"))
     require_counts("pathfinder", "counts", counts)
+    if lengths is not None:
+        _require_lengths(lengths, SETTINGS[size].contour_length)
     name = "pathfinder" if size == 32 else "pathx"
-    released = release.find(data_dir, size)
+    released = release.find(data_dir, size) if lengths is None else None
     settings: dict[str, Any] = {"version": VERSION, "size": size}
     if released is None:
         settings |= {"seed": seed, "counts": list(counts), "generator": repr(SETTINGS[size])}
+        if lengths is not None:
+            settings |= {"lengths": list(lengths)}
     else:
         settings |= {"files": release.identity(released)}
 
@@ -142,6 +148,8 @@ def pathfinder(
         if released is None:
             images, labels = generate(sum(counts), seed, size=size, workers=workers)
             parts = list(counts)
+            if lengths is not None:
+                images[: counts[0]], labels[: counts[0]] = easier(counts[0], seed, size, lengths, workers)
         else:
             images, labels = release.read(released, size)
             tenth = len(images) // 10
@@ -166,18 +174,37 @@ def generate(
     count: int, seed: int = 0, *, size: int = 32, first: int = 0, workers: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate images first … first + count - 1 of a seed, [count, size²] uint8, and their labels [count] uint8."""
-    images, labels, _ = traced(count, seed, size=size, first=first, workers=workers, keep=False)
+    images, labels, _ = traced(count, seed, SETTINGS[size], first=first, workers=workers, keep=False)
     return images, labels
 
 
+def easier(
+    count: int, seed: int, size: int, lengths: tuple[int, int], workers: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `generate`, with equal numbers of images for each length of their paths from the first to the last."""
+    settings = SETTINGS[size]
+    parts = []
+    bounds = np.linspace(0, count, lengths[1] - lengths[0] + 2).astype(int).tolist()
+    for length, first, end in zip(range(lengths[0], lengths[1] + 1), bounds[:-1], bounds[1:], strict=True):
+        easy = replace(settings, contour_length=length, distractors=min(settings.distractors, length - 2))
+        parts.append(traced(end - first, seed, easy, first=first, workers=workers, keep=False))
+    return np.concatenate([images for images, _, _ in parts]), np.concatenate([labels for _, labels, _ in parts])
+
+
+def _require_lengths(lengths: object, longest: int) -> None:
+    fits = isinstance(lengths, tuple | list) and len(lengths) == 2 and all(type(each) is int for each in lengths)
+    if not fits or not 2 <= lengths[0] <= lengths[1] <= longest:  # type: ignore[index]
+        raise ValueError(f"pathfinder: lengths must be two integers from 2 to {longest}, in order, got {lengths!r}")
+
+
 def traced(
-    count: int, seed: int = 0, *, size: int = 32, first: int = 0, workers: int | None = None, keep: bool = True
+    count: int, seed: int, settings: Settings, *, first: int = 0, workers: int | None = None, keep: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As `generate`, with the target paddles [count, 2, 14, 7] if `keep`: pivot, orientation, place of the stamp and
     far end, places as y, x."""
     from . import pathfinder_kernels as kernels
 
-    settings = SETTINGS[size]
+    size = settings.size
     choices = tuple(tables(settings, margin) for margin in settings.margins)
     images = empty_bytes((count, size * size))
     labels = np.empty(count, np.uint8)

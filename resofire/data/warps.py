@@ -1,4 +1,4 @@
-"""Augmentation of images: each is shifted, turned, stretched and bent a little, differently in each epoch.
+"""Augmentation of images: each is shifted, turned, stretched, bent or mirrored, differently in each epoch.
 
 How an image is warped is a function of seed, epoch and its number, so it depends on neither batches nor processes.
 """
@@ -23,6 +23,7 @@ class Warps:
         turn: Largest rotation about the centre, in degrees.
         stretch: Largest scaling and shear, as a share of the distance from the centre.
         bend: Largest local shift in pixels, sampled at each of 5 × 5 nodes and interpolated linearly.
+        mirror: Whether half of the images are mirrored left to right.
     """
 
     side: int
@@ -30,6 +31,7 @@ class Warps:
     turn: float = 0.0
     stretch: float = 0.0
     bend: float = 0.0
+    mirror: bool = False
 
     def draw(self, count: int, seed: int, epoch: int) -> np.ndarray:
         """Sample where each pixel of a warped image is looked up in the original, uniformly within the limits.
@@ -52,6 +54,9 @@ class Warps:
         parts = [matrix, self.shift * shift[:, :, None]]
         if self.bend:
             parts.append(self.bend * generator.uniform(-1, 1, (count, 2, NODES * NODES)))
+        if self.mirror:
+            # Sampled last, so that the other warps do not depend on it.
+            matrix[:, :, 1] *= generator.choice((-1.0, 1.0), (count, 1))
         return np.concatenate(parts, 2)
 
     def warp(self, images: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -82,8 +87,11 @@ class Warps:
         return warped.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).reshape(images.shape).numpy()
 
 
-def require_warps(task: str, side: int, shift: float, turn: float, stretch: float, bend: float) -> Warps | None:
-    """Make the warps of a data set's settings; None if all are 0.
+def require_warps(
+    task: str, side: int, *, shift: float = 0.0, turn: float = 0.0, stretch: float = 0.0, bend: float = 0.0,
+    mirror: bool = False,
+) -> Warps | None:  # fmt: skip
+    """Make the warps of a data set's settings; None if there are none.
 
     Raises:
         ValueError: If one is out of range.
@@ -92,4 +100,6 @@ def require_warps(task: str, side: int, shift: float, turn: float, stretch: floa
     for (name, most), value in zip(limits.items(), (shift, turn, stretch, bend), strict=True):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
             raise ValueError(f"{task}: {name} must be a number from 0 to {most}, got {value!r}")
-    return Warps(side, shift, turn, stretch, bend) if shift or turn or stretch or bend else None
+    if not isinstance(mirror, bool):
+        raise ValueError(f"{task}: mirror must be True or False, got {mirror!r}")
+    return Warps(side, shift, turn, stretch, bend, mirror) if shift or turn or stretch or bend or mirror else None

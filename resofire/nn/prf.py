@@ -55,6 +55,8 @@ class PRFConfig(NeuronConfig):
     """Resonators per neuron; more than 1 make a `DRF`, with a trained mix."""
     history: int = added(0)
     """Steps that the threshold remembers (adaptive threshold); more than 0 make a `DRF`."""
+    period: float | None = added(None)
+    """Steps of a period known in advance, such as a row of an image: frequencies start at its harmonics."""
 
     def build(self, features: int) -> Neuron:
         settings = settings_of(self)
@@ -63,7 +65,7 @@ class PRFConfig(NeuronConfig):
         # DRF is built on this module.
         from .neurons import DRF
 
-        for name, only in (("reset", "none"), ("backend", "auto")):
+        for name, only in (("reset", "none"), ("backend", "auto"), ("period", None)):
             if settings.pop(name) != only:
                 value = getattr(self, name)
                 raise ValueError(f"PRF: {name} must be {only!r} with resonators or history, got {value!r}")
@@ -108,6 +110,8 @@ class PRF(Neuron, config_class=PRFConfig):
             standard deviation 1 for unit-variance white input, however long the memory.
         resonators: Resonators per neuron; more than 1 make a `DRF`, with a trained mix.
         history: Steps that the threshold remembers (adaptive threshold); more than 0 make a `DRF`.
+        period: Steps of a period known in advance, such as a row of an image: the initial angle θΔ of a step is rounded
+            to the nearest multiple of 2π/period.
 
     Example:
         >>> layer = PRF(128, delta=(0.001, 1.0), gain="unit")
@@ -141,6 +145,7 @@ class PRF(Neuron, config_class=PRFConfig):
         gain: str = "delta",
         resonators: int = 1,
         history: int = 0,
+        period: float | None = None,
     ) -> None:
         super().__init__(features, surrogate=surrogate)
         for name, value, only in (("resonators", resonators, 1), ("history", history, 0)):
@@ -156,16 +161,19 @@ class PRF(Neuron, config_class=PRFConfig):
         require_choice("PRF", "gain", gain, GAINS)
         require_above("PRF", "delta", delta, 0)
         require_above("PRF", "tau", tau, 0)
+        if period is not None and (type(period) not in (int, float) or not 0 < period < math.inf):
+            raise ValueError(f"PRF: period must be a positive number of steps or None, got {period!r}")
         frequencies = sample("PRF", "theta", theta, features, evenly_spaced=evenly_spaced)
+        if train_theta and not isinstance(theta, tuple):
+            require_above("PRF", "theta", theta, 0)
+        elif train_theta and theta[0] < 0:
+            raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
+        steps = sample("PRF", "delta", delta, features, log=True, evenly_spaced=evenly_spaced)
+        if period is not None:
+            frequencies = (frequencies * steps * period / (2 * math.pi)).round() * 2 * math.pi / (period * steps)
         if train_theta:
-            if not isinstance(theta, tuple):
-                require_above("PRF", "theta", theta, 0)
-            elif theta[0] < 0:
-                raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
             frequencies = frequencies.clamp(min=SMALLEST_THETA)
-        self._keep_log(
-            "delta", sample("PRF", "delta", delta, features, log=True, evenly_spaced=evenly_spaced), train_delta
-        )
+        self._keep_log("delta", steps, train_delta)
         self._keep_log("theta", frequencies, train_theta)
         self._keep_log("tau", sample("PRF", "tau", tau, features, log=True, evenly_spaced=evenly_spaced), train_tau)
         self.threshold, self.reset, self.reset_gradient = threshold, reset, reset_gradient

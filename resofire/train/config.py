@@ -8,6 +8,7 @@ from typing import Any
 from ..models import NetworkConfig
 from ..models.storage import from_json, to_json
 from ..nn import Config
+from ..nn.config import added
 from ..ops.checks import require_count
 
 SELECT = ("validation", "test", "last")
@@ -63,12 +64,16 @@ class RunConfig(Config):
     """Minutes between checkpoints."""
     gradient_dtype: str = "float32"
     """Type of the blocks' gradient products: float32, bfloat16 (needs AVX512-BF16 or AMX) or auto, the faster one."""
+    init: str | None = added(None)
+    """Start from the weights of this network, a shipped name, run folder or file of weights; None: initialise them."""
 
     def __post_init__(self) -> None:
         for name in ("name", "task"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
                 raise ValueError(f"RunConfig: {name} must be a word, got {value!r}")
+        if self.init is not None and (not isinstance(self.init, str) or not self.init):
+            raise ValueError(f"RunConfig: init must name a network or be None, got {self.init!r}")
         if not isinstance(self.model, NetworkConfig):
             raise ValueError(f"RunConfig: model must be the config of a network, got {self.model!r}")
         if not isinstance(self.task_settings, dict):

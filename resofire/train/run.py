@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from ..data import Task, statistics
 from ..models import build
 from ..models.encoder import Encoder
-from ..models.storage import WEIGHTS, StorageError, load, save
+from ..models.storage import WEIGHTS, StorageError, find, load, save
 from ..ops import retain_buffers
 from . import checkpoints
 from .batches import Plan
@@ -115,6 +115,7 @@ def train(
         require_labels(task)
     require_memory(config, task, devices, devices / world(devices), model)
     plan, network = _begin(config, task, own)
+    _load_initial(network, config, own)
     try:
         gradient_dtype = apply_gradient_dtype(network, config.gradient_dtype)
     except ValueError as error:
@@ -196,6 +197,8 @@ def resume(
         state = _newest(folder, config, plan, network)
         if state is None and model is None and "model" in (record.get("own") or {}):
             raise RunError(f"resume: {folder} has no checkpoint and was begun with its own model; pass model= again")
+        if state is None:
+            _load_initial(network, config, own)
         if rank() == 0:
             now = {
                 "step": 0 if state is None else state["step"],
@@ -224,6 +227,25 @@ def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Modu
     if network.config != config.model:
         raise RunError(f"train: model must have the config of the run, {config.model!r}, got {network.config!r}")
     return plan, network
+
+
+def _load_initial(network: nn.Module, config: RunConfig, own: UserParts) -> None:
+    """Load the weights of the network that `config.init` names; a model of the user's own has its weights already."""
+    if config.init is None or own.model is not None:
+        return
+    try:
+        weights = load(find(config.init)).state_dict()
+    except StorageError as error:
+        raise RunError(f"train: init: {error}") from None
+    shapes = {name: list(value.shape) for name, value in network.state_dict().items()}
+    for name in {**shapes, **weights}:
+        shape = list(weights[name].shape) if name in weights else None
+        if shape != shapes.get(name):
+            raise RunError(
+                f"train: init must be a network of the run's own shape, got {config.init} with {name} of shape {shape} "
+                f"instead of {shapes.get(name)}"
+            )
+    network.load_state_dict(weights)
 
 
 def _execute(

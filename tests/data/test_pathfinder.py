@@ -19,7 +19,7 @@ COUNTS = (40, 5, 5)
 
 @pytest.fixture(scope="module")
 def drawn():
-    return pathfinder.traced(2000, 0, workers=1)
+    return pathfinder.traced(2000, 0, pathfinder.SETTINGS[32], workers=1)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def points(snake):
 @pytest.mark.parametrize(("size", "longest"), [(32, 7), (128, 14)])
 def test_labels_from_the_picture(size, longest):
     """Where the discs are, and which tips the generator's paddles join to each other, give the label."""
-    images, labels, traces = pathfinder.traced(100 if size == 128 else 500, 3, size=size)
+    images, labels, traces = pathfinder.traced(100 if size == 128 else 500, 3, pathfinder.SETTINGS[size])
     settings = pathfinder.SETTINGS[size]
     disc = pathfinder.tables(settings, settings.margins[0]).disc
     half, decided = len(disc) // 2, 0
@@ -139,6 +139,20 @@ def test_task(size):
     assert np.allclose(x[..., 0].numpy(), whole[40:45] / 127.5 - 1, atol=1e-6)
     x = next(values["train"].batches(40)).x
     assert (x.min(), x.max()) == (-1, pytest.approx(1))
+
+
+def test_easier_images_have_short_paths_in_training_only():
+    plain, easy = (pathfinder.pathfinder(counts=(45, 5, 5), lengths=lengths) for lengths in (None, (12, 14)))
+    for split in ("validation", "test"):
+        assert np.array_equal(plain[split].stored, easy[split].stored)
+        assert np.array_equal(plain[split].labels, easy[split].labels)
+    # Fifteen images each of paths of 12, 13 and 14 paddles.
+    assert np.array_equal(easy["train"].stored[30:], plain["train"].stored[30:45])
+    assert not np.array_equal(easy["train"].stored[:30], plain["train"].stored[:30])
+    images, _ = pathfinder.easier(200, 0, 32, (2, 14), None)
+    lit = (images > 0).mean(1)
+    assert lit[:15].mean() < lit[100:115].mean() < lit[-15:].mean()
+    assert not (images[:15] == pathfinder.SETTINGS[32].distractor).any()
 
 
 def png(array):
@@ -265,6 +279,10 @@ WRONG_ARGUMENTS = [
     ({"size": 64}, "size must be one of 32, 128"),
     ({"kind": "grey"}, "kind must be one of tokens, values"),
     ({"counts": (1, 2)}, "counts must be three"),
+    ({"lengths": (1, 3)}, "lengths must be two integers from 2 to 14, in order, got"),
+    ({"lengths": (5, 4)}, "lengths must be two integers from 2 to 14, in order, got"),
+    ({"lengths": (2.0, 3)}, "lengths must be two integers from 2 to 14, in order, got"),
+    ({"lengths": 3}, "lengths must be two integers from 2 to 14, in order, got 3"),
 ]
 
 

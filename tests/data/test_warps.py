@@ -101,6 +101,19 @@ def test_bends_leave_the_other_draws_as_they_are():
     assert np.array_equal(with_bends[:, :, :3], plain)
 
 
+def test_half_of_the_images_are_mirrored():
+    images = np.random.RandomState(0).randint(0, 256, (40, 64, 1)).astype(np.uint8)
+    warps = Warps(8, mirror=True)
+    mirrored = warps.warp(images, warps.draw(40, 1, 2)).reshape(40, 8, 8)
+    plain = images.reshape(40, 8, 8)
+    same = [np.array_equal(one, other) for one, other in zip(mirrored, plain, strict=True)]
+    flipped = [np.array_equal(one, other[:, ::-1]) for one, other in zip(mirrored, plain, strict=True)]
+    assert all(one != other for one, other in zip(same, flipped, strict=True))
+    assert 10 <= sum(flipped) <= 30
+    moved, moved_too = (Warps(8, shift=1.5, mirror=mirror).draw(9, 1, 2)[:, :, 2] for mirror in (False, True))
+    assert np.array_equal(moved, moved_too)
+
+
 def split(warps):
     stored = np.random.RandomState(0).randint(1, 256, (12, 784, 1)).astype(np.uint8)
     return Split(stored, np.arange(12), kind="values", form=Form(), warps=warps)
@@ -133,7 +146,7 @@ def test_without_warps_nothing_moves():
 
 
 def test_settings():
-    assert require_warps("smnist", 28, 0, 0.0, 0, 0) is None
+    assert require_warps("smnist", 28, shift=0, turn=0.0) is None
     for name, value, most in (
         ("shift", -1, 27),
         ("shift", 27.5, 27),
@@ -147,3 +160,5 @@ def test_settings():
         settings = {"shift": 0, "turn": 0, "stretch": 0, "bend": 0, name: value}
         with pytest.raises(ValueError, match=f"smnist: {name} must be a number from 0 to {most}, got"):
             require_warps("smnist", 28, **settings)
+    with pytest.raises(ValueError, match="image: mirror must be True or False, got 1"):
+        require_warps("image", 32, mirror=1)

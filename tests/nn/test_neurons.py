@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from resofire.nn import LIF, PRF, Neuron, SpatialNeuron, fire_rates
+from resofire.nn import LIF, PRF, Neuron, PRFConfig, SpatialNeuron, fire_rates
 from resofire.ops import lif, prf, prf_coefficients
 
 NEURONS = {
@@ -99,6 +99,22 @@ def test_evenly_spread_channels_are_the_middles_of_equal_shares_in_a_random_orde
     assert PRF(8, evenly_spaced=True, delta=0.1).log_delta.exp().unique().numel() == 1
     with pytest.raises(ValueError, match="PRF: evenly_spaced must be True or False, got 1"):
         PRF(8, evenly_spaced=1)
+
+
+def test_a_period_rounds_the_initial_frequencies_to_its_harmonics():
+    torch.manual_seed(0)
+    plain = PRF(64, delta=(0.1, 1.0), theta=(0.0, 2.0))
+    torch.manual_seed(0)
+    tuned = PRF(64, delta=(0.1, 1.0), theta=(0.0, 2.0), period=32)
+    assert torch.equal(tuned.log_delta, plain.log_delta)
+    cycles = [32 * (neuron.log_theta.exp() * neuron.log_delta.exp()) / (2 * math.pi) for neuron in (plain, tuned)]
+    torch.testing.assert_close(cycles[1], cycles[0].round(), atol=1e-4, rtol=0)
+    assert len(cycles[1].round().unique()) > 4
+    for period in (0, -1.0, "32", math.inf, True):
+        with pytest.raises(ValueError, match="PRF: period must be a positive number of steps or None, got"):
+            PRF(8, period=period)
+    with pytest.raises(ValueError, match="PRF: period must be None with resonators or history, got 32"):
+        PRFConfig(resonators=2, period=32).build(8)
 
 
 @pytest.mark.parametrize(("delta", "theta"), [(d, t) for d in (1e-4, 0.01, 1.0) for t in (1e-6, 1.0, 3.14159)], ids=str)

@@ -374,3 +374,29 @@ def test_labels_that_are_no_class_and_single_steps_are_refused(tmp_path):
     with pytest.raises(train.RunError, match="batch must be at least 2, since batch norm needs two time steps, got 1"):
         train.train(replace(CONFIG, model=model, batch=1), own, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_starts_from_the_weights_of_another(tmp_path):
+    first, _ = train.train(CONFIG, task("feedforward"), tmp_path / "first")
+    weights = models.load(first).state_dict()
+    start = replace(CONFIG, seed=5, init=str(first))
+    seen = {}
+
+    class Look(train.Callback):
+        def on_start(self, run):
+            seen.update({name: value.clone() for name, value in run.model.state_dict().items()})
+
+    second, _ = train.train(start, task("feedforward"), tmp_path / "second", callbacks=[Look()])
+    assert seen.keys() == weights.keys()
+    assert all(torch.equal(seen[name], weights[name]) for name in weights)
+    assert json.loads((second / "run.json").read_text())["config"]["init"] == str(first)
+    assert "init" not in json.loads((first / "run.json").read_text())["config"]
+    for init, message in (
+        (str(tmp_path / "none"), "train: init: model must be a run folder"),
+        ("digits", "train: init must be a network of the run's own shape, got digits with"),
+    ):
+        with pytest.raises(train.RunError, match=message):
+            train.train(replace(CONFIG, init=init), task("feedforward"), tmp_path / "third")
+        assert not (tmp_path / "third").exists()
+    with pytest.raises(ValueError, match="RunConfig: init must name a network or be None, got ''"):
+        replace(CONFIG, init="")
