@@ -46,7 +46,7 @@ SIGNATURES = {
     resofire.nn.PRF: "(features, *, tau=2.0, delta=(0.001, 0.1), theta=(0.0, 6.283185307179586), train_delta=True, "
     "train_theta=True, train_tau=False, threshold=1.0, reset='none', reset_gradient='detached', "
     "surrogate=ATan(alpha=2.0), backend='auto', evenly_spaced=False, gain='delta', resonators=1, "
-    "history=0)",
+    "history=0, period=None)",
     resofire.nn.LIF: "(features, *, tau=2.0, train_tau=False, threshold=1.0, reset='soft', reset_gradient='detached', "
     "surrogate=ATan(alpha=2.0), backend='auto')",
     resofire.nn.SpatialNeuron: "(*, threshold=0.5, amplitude=True, surrogate=ATan(alpha=2.0))",
