@@ -164,10 +164,10 @@ class PRF(Neuron, config_class=PRFConfig):
         if period is not None and (type(period) not in (int, float) or not 0 < period < math.inf):
             raise ValueError(f"PRF: period must be a positive number of steps or None, got {period!r}")
         frequencies = sample("PRF", "theta", theta, features, evenly_spaced=evenly_spaced)
+        if train_theta and isinstance(theta, tuple) and theta[0] < 0:
+            raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
         if train_theta and not isinstance(theta, tuple):
             require_above("PRF", "theta", theta, 0)
-        elif train_theta and theta[0] < 0:
-            raise ValueError(f"PRF: theta must not be negative to be trained, got {theta!r}")
         steps = sample("PRF", "delta", delta, features, log=True, evenly_spaced=evenly_spaced)
         if period is not None:
             frequencies = (frequencies * steps * period / (2 * math.pi)).round() * 2 * math.pi / (period * steps)

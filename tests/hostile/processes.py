@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,10 +126,11 @@ def kill_export(root: Path, random: Random, place: Place, number: int, report: R
     if target.exists() and content(target) != whole:
         wrong = ("bytes", "the killed export left another file")
     elif ended.sent:
-        for path in (*place.tmp.iterdir(), *place.work.glob(".*.part")):
-            # Nobody can clean up behind a kill; the next one must not stumble over it.
-            path.rename(place.cache / path.name)
+        # Nobody can clean up behind a kill; the next export must not stumble over what it left.
+        left = [*place.tmp.iterdir(), *place.work.glob(".*.part")]
         again = place.run(words)
+        for path in left:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         wrong = fault(again, place)
         if wrong is None and content(target) != whole:
             wrong = ("bytes", "the export after a kill wrote another file")

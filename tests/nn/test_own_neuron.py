@@ -233,6 +233,13 @@ class Doubles(Neuron):
         return spike(current), {"u": current.double()}
 
 
+class Twin(ALIF):
+    """The equation of ALIF under another name: both run one compiled program."""
+
+
+BEYOND = torch.tensor([0, 5], dtype=torch.int32)
+
+
 class Shrinks(torch.nn.Module):
     def forward(self, u, *, cu_seqlens=None):
         return u[:, :1]
@@ -278,6 +285,8 @@ BAD_CALLS = [
     (lambda: Threshold(3).step(torch.zeros(3)), r"Threshold.step: current must have shape \[B, N\], got \[3\]"),
     (lambda: ALIF(3).scan(torch.zeros(1, 4, 3), cu_seqlens=torch.tensor([0, 3], dtype=torch.int32)),
      "ALIF: cu_seqlens must run from 0 to 4, got 0 to 3"),
+    (lambda: (ALIF(3)(torch.zeros(1, 4, 3)), Twin(3).scan(torch.zeros(1, 4, 3), cu_seqlens=BEYOND)),
+     "Twin: cu_seqlens must run from 0 to 4, got 0 to 5"),
     (lambda: Neuron(3)(torch.zeros(1, 2, 3)), "Neuron does not define dynamics"),
     (lambda: Config().build(), "Config does not define build"),
     (lambda: Threshold(0), "Threshold: features must be a positive integer, got 0"),

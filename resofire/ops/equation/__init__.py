@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checks import require_current, sequence_count, stacked_state, state_dtype
+from ..checks import require_bounds, require_current, sequence_count, stacked_state, state_dtype
 from ..neuron_scan import HAVE_TRITON, TRITON_SURROGATES, why_not_numba
 from ..registry import Call, Result
 from ..surrogate import Surrogate
@@ -135,7 +135,7 @@ def scan(
         return loop.scan(dynamics, current, state, cu_seqlens, reverse)
     owner, names = dynamics.owner, dynamics.state_type._fields
     require_current(owner, current, "B, T, N")
-    batch, lanes = sequence_count(owner, current, cu_seqlens), current.shape[-1]
+    batch, lanes = _sequence_count(owner, current, cu_seqlens), current.shape[-1]
     dtype = state_dtype(current)
     initial = current.new_zeros((0, batch, lanes), dtype=dtype)
     if names:
@@ -147,6 +147,14 @@ def scan(
         [value.requires_grad for value in dynamics.coefficients],
     )  # fmt: skip
     return spikes.to(current.dtype), dynamics.state_type(*last.unbind(0))
+
+
+def _sequence_count(owner: str, current: Tensor, cu_seqlens: Tensor | None) -> int:
+    """The number of sequences. Neurons of one equation share an operator, so bounds are checked here, by their name."""
+    count = sequence_count(owner, current, cu_seqlens)
+    if cu_seqlens is not None and cu_seqlens.device.type == "cpu" and not torch.compiler.is_compiling():
+        require_bounds(owner, cu_seqlens.tolist(), current.shape[1])
+    return count
 
 
 def _compiled_key(dynamics: Dynamics, current: Tensor) -> str | None:
@@ -178,7 +186,7 @@ def recurrent_scan(
     """
     owner, names = dynamics.owner, dynamics.state_type._fields
     require_current(owner, current, "B, T, N")
-    batch, lanes = sequence_count(owner, current, cu_seqlens), current.shape[-1]
+    batch, lanes = _sequence_count(owner, current, cu_seqlens), current.shape[-1]
     x = current.to(state_dtype(current))
     stacked = stacked_state(f"{owner}.scan", state, (*names, "spikes"), (batch, lanes), current)
     weight = weight.to(x.dtype)
