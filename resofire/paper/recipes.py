@@ -19,8 +19,8 @@ from dataclasses import replace
 
 from ..models import FeedforwardConfig
 from ..nn import LIFConfig, PRFConfig
-from ..recipes import image_paper, listops_paper, recipe, text_paper
-from ..recipes.arena import IMAGE, LISTOPS, TEXT
+from ..recipes import image_paper, listops_paper, pathfinder_paper, recipe, text_paper
+from ..recipes.arena import IMAGE, LISTOPS, PATHFINDER, TEXT
 from ..train import RunConfig
 
 SIZES = (1, 64, 256, 256, 10)
@@ -93,3 +93,9 @@ def _kernel_norm(beta: float, theta: float) -> float:
     """√Σ_k (β^k cos kθ)²: the standard deviation of the potential for white input of unit variance."""
     squares = 1 / (1 - beta**2) + (1 / (1 - beta**2 * cmath.exp(2j * theta))).real
     return math.sqrt(squares / 2)
+
+
+def pathfinder_small_paper() -> RunConfig:
+    """Pathfinder with the paper's neuron: three blocks of 64 channels, 5 epochs."""
+    model = replace(PATHFINDER, features=64, depth=3, dropout=0.0)
+    return replace(pathfinder_paper(), name="pathfinder-small-paper", model=model, epochs=5, warmup=0.05)

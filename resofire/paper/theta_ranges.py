@@ -11,10 +11,10 @@ from ..data import DataError
 from ..models import ClassifierConfig, RetrievalConfig
 from ..nn import PRFConfig
 from ..plot import figure, lines, styled
-from ..recipes import pathfinder_small, retrieval_small
+from ..recipes import retrieval_small
 from ..train import RunConfig
 from .pages import percent, table
-from .recipes import image_small_paper, listops_small_paper, text_small_paper
+from .recipes import image_small_paper, listops_small_paper, pathfinder_small_paper, text_small_paper
 from .workplace import Trained, Workplace, by_chance
 
 TITLE = "The initial range of θ: five ranges for each task of the Long Range Arena"
@@ -47,7 +47,7 @@ TABLES = {
         (2 / 0.15, 2 / 0.2, 2 / 0.25, 2 / 0.3, 2 / 0.35), (84.36, 84.43, 84.77, 84.54, 84.38), 10.0,
     ),
     "pathfinder": Ablation(
-        "Pathfinder", pathfinder_small, ("2π", "2π/0.8", "2π/0.6", "2π/0.4", "2π/0.2"),
+        "Pathfinder", pathfinder_small_paper, ("2π", "2π/0.8", "2π/0.6", "2π/0.4", "2π/0.2"),
         (2, 2 / 0.8, 2 / 0.6, 2 / 0.4, 2 / 0.2), (91.14, 91.19, 91.76, 89.87, 90.97), 50.0,
     ),
 }  # fmt: skip
