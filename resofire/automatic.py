@@ -18,6 +18,8 @@ from .train import RunConfig
 VALIDATIONS, INFORMING = 10, 4
 # Without a limit by the user or the budget: so many steps, and so many passes over large sets.
 STEPS, EPOCHS = 3_000, 10
+# So many training sequences feed a network of so many channels.
+LARGE, WIDE = 2_000, 160
 
 
 def choose(
@@ -43,14 +45,21 @@ def choose(
         The config. Its number of steps is fixed, whatever the machine does later.
     """
     size, longest = len(task["train"]), int(task["train"].lengths.max())
+    if features is None and size >= LARGE and minutes is not None:
+        # The wide network, where the budget has time for all its steps.
+        wide = choose(
+            task, minutes=minutes, epochs=epochs, seed=seed, features=WIDE, depth=depth, bidirectional=bidirectional,
+            batch=batch, lr=lr, class_weights=class_weights,
+        )  # fmt: skip
+        if wide.steps == _planned_steps(size, wide.batch, epochs):
+            return wide
     model = ClassifierConfig(
         inputs=task.inputs, classes=task.classes, class_names=task.class_names, standardise=not is_sparse(task),
-        features=features or (64 if size < 2_000 else 96), depth=depth or 3, neuron=neuron(longest),
+        features=features or (64 if size < LARGE else 96), depth=depth or 3, neuron=neuron(longest),
         bidirectional=bidirectional, pool="none" if task.per_step else "mean", dropout=0.1,
     )  # fmt: skip
     batch = batch or choose_batch(size, float(task["train"].lengths.mean()))
-    per_epoch = max(1, size // batch)
-    steps = (epochs or max(math.ceil(STEPS / per_epoch), EPOCHS)) * per_epoch
+    per_epoch, steps = max(1, size // batch), _planned_steps(size, batch, epochs)
     config = RunConfig(
         name=task.name, task=task.name, model=model, seed=seed, batch=batch, steps=steps, lr=lr or 5e-3,
         weight_decay=0.05, ema=0.99, recalibrate=min(16, per_epoch), label_smoothing=0.1, class_weights=class_weights,
@@ -60,6 +69,12 @@ def choose(
     if minutes is not None:
         steps = min(steps, train.steps_within(config, task, minutes, validations))
     return replace(config, steps=steps, validate_every=math.ceil(steps / validations))
+
+
+def _planned_steps(size: int, batch: int, epochs: int | None) -> int:
+    """The steps of a run that no budget limits."""
+    per_epoch = max(1, size // batch)
+    return (epochs or max(math.ceil(STEPS / per_epoch), EPOCHS)) * per_epoch
 
 
 def neuron(longest: int) -> PRFConfig:

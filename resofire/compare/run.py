@@ -8,6 +8,7 @@ What compare.json holds is not planned or trained again, so a copy of it continu
 """
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from .networks import Contender
 from .table import JSON, figures, rows, write_json
 
 # In a run within a number of steps.
-VALIDATIONS = 5
+VALIDATIONS = 3
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ def _planned(comparison: Comparison, contender: Contender, task: Task) -> RunCon
         return replace(config, epochs=budget.epochs, steps=None, validate_every=None)
     steps = budget.steps
     if budget.minutes is not None:
-        steps = train.steps_within(config, task, budget.minutes, VALIDATIONS)
+        # Evaluating large test sets can take longer than the training: it is not part of the budget.
+        steps = train.steps_within(config, task, budget.minutes, VALIDATIONS, evaluation=False)
     assert steps is not None
-    return replace(config, steps=steps, validate_every=max(1, steps // VALIDATIONS))
+    return replace(config, steps=steps, validate_every=max(1, math.ceil(steps / VALIDATIONS)))

@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 
 from ..models.storage import SHIPPED
 from ..plot import figure, hatches, styled
+from .arena_energy import energies
+from .arena_energy import section as energy_section
 from .equal_budget import comparisons, section
 from .pages import table
 from .workplace import Workplace, finished
@@ -41,6 +43,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
     return {
         "shipped": collected(SHIPPED),
         "trained": collected(*folders),
+        "energy": energies(TASKS, dict(zip(TASKS.values(), PAPER[THEIRS][0], strict=False))),
         "equal_budget": comparisons(TASKS, *folders),
     }
 
@@ -100,6 +103,7 @@ the other pages here, do not count. The average is over the five tasks without P
 
 {_compared(result)} Best published is the best spiking network of each task that we know of. {_averages()}
 
+{energy_section(result.get("energy", ()))}
 {section(result.get("equal_budget", ()))}
 """
 

@@ -23,7 +23,9 @@ WARM_UP, SECONDS, MOST = 2, 3.0, 30
 PLANNED = 0.9
 
 
-def steps_within(config: RunConfig, task: Task, minutes: float, validations: int | None = None) -> int:
+def steps_within(
+    config: RunConfig, task: Task, minutes: float, validations: int | None = None, *, evaluation: bool = True
+) -> int:
     """How many steps of a run fit into a budget, with their validations and the final evaluation.
 
     The result depends on the machine and its load; a run records it in its config, so that its schedule and what a
@@ -34,6 +36,7 @@ def steps_within(config: RunConfig, task: Task, minutes: float, validations: int
         task: Its data.
         minutes: The budget.
         validations: How many there will be; None: as often as the config says.
+        evaluation: Whether the budget includes the final evaluation.
 
     Returns:
         The number of steps, at least 1.
@@ -54,7 +57,11 @@ def steps_within(config: RunConfig, task: Task, minutes: float, validations: int
     # The timed steps are discarded, but their time is gone.
     left = 60 * minutes * PLANNED - (time.perf_counter() - begun)
     scored = {name: -(-len(split) // config.batch) for name, split in task.splits.items()}
-    left -= forward * sum(scored.values())
+    if "test" in scored:
+        # The final evaluation takes no more training batches than test batches.
+        scored["train"] = min(scored["train"], scored["test"])
+    if evaluation:
+        left -= forward * sum(scored.values())
     validation = forward * (scored["train" if config.select == "last" else config.select] + 1.5 * config.recalibrate)
     if validations is not None:
         return max(1, int((left - validations * validation) / step))

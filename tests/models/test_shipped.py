@@ -12,6 +12,7 @@ import torch
 
 import resofire
 from resofire import cli, data, models, train
+from resofire.data import pathfinder
 from resofire.recipes import RECIPES
 
 NAMES = models.shipped()
@@ -20,7 +21,7 @@ REAL = os.environ.get("RESOFIRE_DATA")
 SUBSET = {
     "psmnist-bitrev": ("mnist", 973), "psmnist-random": ("mnist", 962), "psmnist-random-clock": ("mnist", 964),
     "smnist": ("mnist", 989), "text-small": ("imdb", 861), "text-medium": ("imdb", 877),
-    "image-small": ("cifar10", 598), "listops-small": (None, 396),
+    "image-small": ("cifar10", 598), "listops-small": (None, 396), "pathfinder-small": (None, 893),
 }  # fmt: skip
 
 
@@ -58,6 +59,11 @@ def _text() -> train.RunConfig:
     return replace(RECIPES["text-medium"](), name="text-small")
 
 
+def _after_curriculum() -> train.RunConfig:
+    """examples/curriculum.py: from the weights of its last stage."""
+    return replace(RECIPES["pathfinder-small"](), init="runs/pathfinder/stage-5")
+
+
 @pytest.mark.parametrize(
     ("name", "recipe"),
     [
@@ -67,6 +73,7 @@ def _text() -> train.RunConfig:
         ("psmnist-random-clock", _biased),
         ("image-small", RECIPES["image-small"]),
         ("listops-small", RECIPES["listops-small"]),
+        ("pathfinder-small", _after_curriculum),
         ("text-small", RECIPES["text-small"]),
         ("text-medium", _text),
     ],
@@ -89,6 +96,14 @@ def test_digits_are_as_good_as_recorded(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["correct"] == found["correct"]
 
 
+def _first_thousand(config: train.RunConfig) -> data.Batch:
+    """The first 1,000 test sequences. Of Pathfinder's 200,000 images only these are generated."""
+    if config.task != "pathfinder":
+        return data.load(config.task, REAL, **config.task_settings)["test"].batch(np.arange(1000))
+    images, labels = pathfinder.generate(1000, first=sum(pathfinder.COUNTS[:2]))
+    return data.Batch(torch.from_numpy(images.reshape(1000, -1)).long(), torch.from_numpy(labels).long(), None)
+
+
 @pytest.mark.parametrize("name", SUBSET)
 def test_networks_are_as_good_as_measured_on_the_first_thousand(name, tmp_path, monkeypatch):
     """On another machine a spike may fall the other way: two answers of 1,000."""
@@ -97,7 +112,7 @@ def test_networks_are_as_good_as_measured_on_the_first_thousand(name, tmp_path, 
         pytest.skip(f"RESOFIRE_DATA names no folder with {folder}")
     monkeypatch.setenv("RESOFIRE_CACHE", str(tmp_path))
     config = train.RunConfig.from_json(train.read(models.find(name))["config"])
-    batch = data.load(config.task, REAL, **config.task_settings)["test"].batch(np.arange(1000))
+    batch = _first_thousand(config)
     with torch.no_grad():
         answers = resofire.pretrained(name)(batch.x, cu_seqlens=batch.cu_seqlens).argmax(-1)
     assert abs(int((answers == batch.labels).sum()) - correct) <= 2

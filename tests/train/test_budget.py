@@ -71,3 +71,27 @@ def test_class_weights_reach_the_loss(tmp_path):
     assert result["classes"] == {"0": [0, 4], "1": [4, 4]}
     with pytest.raises(train.RunError, match="class_weights must be 2, one for each class of own, got 3"):
         train.train(replace(config, class_weights=(1.0, 1.0, 1.0)), own, tmp_path / "other")
+
+
+def test_the_final_evaluation_counts_unless_it_is_left_out(monkeypatch):
+    """Of the training split no more batches are evaluated, and planned, than the test split has."""
+    monkeypatch.setattr(budget, "_time_steps", lambda *arguments: 1.0)
+    monkeypatch.setattr(budget, "_time_evaluation", lambda *arguments: 1.0)
+    own = task(count=320, validation=0.1)
+    config = replace(automatic.choose(own, minutes=None, epochs=1, **SMALL), batch=4, recalibrate=0)
+    batches = {name: -(-len(split) // 4) for name, split in own.splits.items()}
+    assert batches["train"] > batches["test"]
+    with_evaluation = train.steps_within(config, own, 10.0, 0)
+    alone = train.steps_within(config, own, 10.0, 0, evaluation=False)
+    assert abs(alone - with_evaluation - 2 * batches["test"] - batches["validation"]) <= 1
+
+
+def test_many_sequences_and_time_get_a_wide_network(monkeypatch):
+    own = task(count=3_500)
+    monkeypatch.setattr(train, "steps_within", lambda *arguments, **named: 10**6)
+    assert automatic.choose(own).model.features == 160
+    assert automatic.choose(own, features=32).model.features == 32
+    monkeypatch.setattr(train, "steps_within", lambda *arguments, **named: 100)
+    short = automatic.choose(own)
+    assert (short.model.features, short.steps) == (96, 100)
+    assert automatic.choose(own, minutes=None).model.features == 96
