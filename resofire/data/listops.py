@@ -52,7 +52,7 @@ class Expressions(NamedTuple):
 @dataset("listops", about="nested operations on lists (Long Range Arena, as in S4)", pipeline="s4")
 def listops(
     data_dir: Folder = None, *, pipeline: str = "s4", seed: int = 0, sizes: tuple[int, int, int] = SIZES,
-    workers: int | None = None,
+    lengths: tuple[int, int] | None = None, workers: int | None = None,
 ) -> Task:  # fmt: skip
     """Load ListOps: LRA's tsv files if they are in the user's folder, else generated.
 
@@ -61,6 +61,8 @@ def listops(
         pipeline: "s4" or "lra".
         seed: Seed of the generator.
         sizes: Samples in train, validation and test; files with other numbers of lines are refused.
+        lengths: Shortest and longest sequence to train on, in tokens, for a curriculum: one sub-expression of that
+            length of each training expression that has any. Validation and test stay whole.
         workers: Threads that generate; the result does not depend on it.
 
     Returns:
@@ -68,15 +70,21 @@ def listops(
     """
     require_setting("listops", "pipeline", pipeline, tuple(CUT))
     _require_generator(seed, sizes, workers)
+    if lengths is not None:
+        _require_lengths(lengths)
     files = _find(data_dir)
     settings: dict[str, Any] = {"version": VERSION, "pipeline": pipeline, "sizes": list(sizes)}
     settings |= {"files": [checksum(file) for file in files]} if files else {"seed": seed}
+    if lengths is not None:
+        settings |= {"seed": seed, "lengths": list(lengths)}
 
     def make() -> Prepared:
         if files:
             sets = tuple(_read(file, size) for file, size in zip(files, sizes, strict=True))
         else:
             sets = generate(seed, sizes, workers=workers)
+        if lengths is not None:
+            sets = (_parts(sets[0], lengths, seed), *sets[1:])
         arrays = {}
         for split, expressions in zip(SPLITS, sets, strict=True):
             arrays[f"{split}-tokens"], arrays[f"{split}-bounds"] = _cut(expressions, pipeline)
@@ -123,6 +131,28 @@ def generate(
         sets.append(Expressions(joined, bounds, np.array(values[first:last], np.uint8)))
         first = last
     return tuple(sets)
+
+
+def _parts(expressions: Expressions, lengths: tuple[int, int], seed: int) -> Expressions:
+    """One sub-expression of each expression that has one of `lengths`."""
+    from . import listops_kernels as kernels
+
+    key = np.uint64(seed % 2**64)
+    starts, sizes = kernels.parts(expressions.tokens, expressions.bounds, *lengths, key)
+    pieces = [
+        expressions.tokens[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        if size
+    ]  # fmt: skip
+    if not pieces:
+        raise ValueError(f"listops: no training expression has a part of lengths={lengths!r} tokens")
+    values = np.array([kernels.evaluated(piece) for piece in pieces], np.uint8)
+    return Expressions(np.concatenate(pieces), np.cumsum([0, *map(len, pieces)], dtype=np.int64), values)
+
+
+def _require_lengths(lengths: object) -> None:
+    fits = isinstance(lengths, tuple | list) and len(lengths) == 2 and all(type(each) is int for each in lengths)
+    if not fits or not 4 <= lengths[0] <= lengths[1]:  # type: ignore[index]
+        raise ValueError(f"listops: lengths must be two integers of at least 4, in order, got {lengths!r}")
 
 
 def _require_generator(seed: int, sizes: tuple[int, int, int], workers: int | None) -> None:

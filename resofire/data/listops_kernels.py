@@ -126,6 +126,34 @@ def draws(seed, first, count):
 
 
 @njit(nogil=True, cache=True)
+def parts(tokens, bounds, shortest, longest, seed):
+    """One sub-expression of `shortest` to `longest` tokens of each expression that has any, chosen by `seed`.
+
+    Returns their starts and lengths; length 0 for an expression without one.
+    """
+    count = len(bounds) - 1
+    starts = np.empty(count, np.int64)
+    lengths = np.zeros(count, np.int64)
+    opened = np.empty(len(tokens) + 1, np.int64)
+    for i in range(count):
+        state, level, candidates = stream(seed, i), 0, 0
+        for at in range(bounds[i], bounds[i + 1]):
+            if tokens[at] == END:
+                level -= 1
+                length = at + 1 - opened[level]
+                if shortest <= length <= longest:
+                    # Candidate n replaces the choice with probability 1 / n, so that all are equally likely.
+                    candidates += 1
+                    state += STEP
+                    if below(mixed(state), candidates) == 0:
+                        starts[i], lengths[i] = opened[level], length
+            elif tokens[at] < END:
+                opened[level] = at
+                level += 1
+    return starts, lengths
+
+
+@njit(nogil=True, cache=True)
 def parsed(text, tokens):
     """Parse an expression as LRA writes it, without its parentheses. Returns the number of tokens, or -1 - position of
     what is no token."""
