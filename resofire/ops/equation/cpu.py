@@ -15,7 +15,9 @@ from .adjoint import adjoint
 from .emit import backward_source, compiled, forward_source
 from .graph import Program
 
-# Kernels by program, width of vectors and surrogate: making their source takes longer than a short call.
+# More states than these do not fit into the registers twice.
+MANY_STATES = 3
+# Kernels by program, size of numbers and surrogate: making their source takes longer than a short call.
 _kernels: dict[tuple[Any, ...], Any] = {}
 
 
@@ -43,7 +45,7 @@ def forward(
     if current.numel():
         source, at = flat(current)
         out, out_at = flat(spikes)
-        kernel = forward_kernel(program, simd.BYTES // current.element_size())
+        kernel = forward_kernel(program, current.element_size())
         run(
             kernel, plan, shares, lanes, source, at, out, out_at, past_cache(spikes),
             widened(coefficients, pitch).view(-1).numpy(), pitch, running.view(-1).numpy(),
@@ -72,7 +74,7 @@ def backward(
         source, at = flat(current)
         pull, pull_at = flat(with_whole_rows(grad_spikes.to(current.dtype)))
         out, out_at = flat(grad_current)
-        kernel = backward_kernel(program, simd.BYTES // current.element_size(), surrogate, trained)
+        kernel = backward_kernel(program, current.element_size(), surrogate, trained)
         run(
             kernel, plan, shares, lanes, source, at, pull, pull_at, 0.0, out, out_at, past_cache(grad_current),
             widened(coefficients, pitch).view(-1).numpy(), pitch, checkpoints.contiguous().view(-1).numpy(),
@@ -82,44 +84,49 @@ def backward(
     return grad_current, torch.from_numpy(total).to(coefficients.dtype), running[..., :lanes].clone()
 
 
-def forward_kernel(program: Program, width: int, block: bool = False) -> Any:
-    """The compiled forward pass; see `emit.forward_source`."""
-    place = (program.key, width, block)
+def forward_kernel(program: Program, itemsize: int, block: bool = False) -> Any:
+    """The compiled forward pass for numbers of `itemsize` bytes; see `emit.forward_source`."""
+    place = (program.key, itemsize, block)
     if place not in _kernels:
-        _kernels[place] = compiled(forward_source(program, block), width)
+        _kernels[place] = compiled(forward_source(program, block), itemsize, _vector_bytes(program))
     return _kernels[place]
 
 
 def backward_kernel(
-    program: Program, width: int, surrogate: tuple[str, list[float]], trained: Sequence[bool], block: bool = False
+    program: Program, itemsize: int, surrogate: tuple[str, list[float]], trained: Sequence[bool], block: bool = False
 ) -> Any:
     """The compiled backward pass; see `emit.backward_source`."""
-    place = (program.key, width, block, surrogate[0], tuple(trained))
+    place = (program.key, itemsize, block, surrogate[0], tuple(trained))
     if place not in _kernels:
         form: Any = surrogate_from(*surrogate)
         source = backward_source(program, adjoint(program), _names(program, trained), form.vector, block)
-        _kernels[place] = compiled(source, width, form.numba)
+        _kernels[place] = compiled(source, itemsize, _vector_bytes(program), form.numba)
     return _kernels[place]
 
 
-def recurrent_forward_kernel(program: Program, width: int) -> Any:
+def recurrent_forward_kernel(program: Program, itemsize: int) -> Any:
     """The compiled forward pass of a layer with feedback; see `emit_recurrent`."""
-    place = ("recurrent", program.key, width)
+    place = ("recurrent", program.key, itemsize)
     if place not in _kernels:
-        _kernels[place] = compiled(emit_recurrent.forward_source(program), width)
+        _kernels[place] = compiled(emit_recurrent.forward_source(program), itemsize)
     return _kernels[place]
 
 
 def recurrent_backward_kernel(
-    program: Program, width: int, surrogate: tuple[str, list[float]], trained: Sequence[bool]
+    program: Program, itemsize: int, surrogate: tuple[str, list[float]], trained: Sequence[bool]
 ) -> Any:
     """The compiled backward pass of a layer with feedback."""
-    place = ("recurrent", program.key, width, surrogate[0], tuple(trained))
+    place = ("recurrent", program.key, itemsize, surrogate[0], tuple(trained))
     if place not in _kernels:
         form: Any = surrogate_from(*surrogate)
         source = emit_recurrent.backward_source(program, adjoint(program), _names(program, trained), form.vector)
-        _kernels[place] = compiled(source, width, form.numba)
+        _kernels[place] = compiled(source, itemsize, slope=form.numba)
     return _kernels[place]
+
+
+def _vector_bytes(program: Program) -> int:
+    """The size of its vectors: with many states, two registers for each would be more than there are."""
+    return simd.BYTES if len(program.states) <= MANY_STATES else simd.FEW_BYTES
 
 
 def _names(program: Program, trained: Sequence[bool]) -> list[str]:

@@ -26,11 +26,15 @@ from .kernel_cache import keep_on_disk
 from .lower import lowered
 from .source import assigned, back_and_forth, inputs_of, joined, loads, statements
 
+VECTORS = {
+    simd.BYTES: {"load": simd.load, "prefetch": simd.prefetch},
+    simd.FEW_BYTES: {"load": simd.load_few, "prefetch": simd.prefetch_few},
+}
 FILE = "<resofire equation {}>"
 NAMES = {
     name: getattr(module, name)
     for module, names in (
-        (simd, ("load", "store", "store_mask", "prefetch", "zeros_like", "add_wide")),
+        (simd, ("store", "store_mask", "pointer", "zeros_like", "add_wide")),
         (kernels, ("_gather", "_scatter", "_clear_bits", "_list_active", "_place", "_put")),
     )
     for name in names
@@ -69,11 +73,12 @@ def forward_source(program: Program, block: bool = False) -> str:
         f"                into = to + first * to_row + {'lane // 8' if block else 'lane * spikes_at[2]'}",
         "                some = min(WIDTH, lanes - lane)",
         "                direct = whole and some == WIDTH",
-        "                c, c_at, c_row, s, s_at, s_row = current, from_, row, spikes, into, to_row",
+        "                c, c_at, c_row = pointer(current), from_, row",
+        "                s, s_at, s_row = pointer(spikes), into, to_row",
         "                if not direct:",
         "                    _gather(current, from_, row, current_at[2], steps, some, WIDTH, source)",
-        "                    c, c_at, c_row = source, 0, WIDTH",
-        *(() if block else ("                    s, s_at, s_row = target, 0, WIDTH",)),
+        "                    c, c_at, c_row = pointer(source), 0, WIDTH",
+        *(() if block else ("                    s, s_at, s_row = pointer(target), 0, WIDTH",)),
         *loads(program, " " * 16),
         *(f"                {line}" for line in lines.once),
         *(f"                s{k} = load(state, {k} * span + here)" for k in states),
@@ -144,13 +149,15 @@ def backward_source(
         "                o_first = to + first * to_row + lane * out_at[2]",
         "                some = min(WIDTH, lanes - lane)",
         "                direct = whole and some == WIDTH",
-        "                c, c_at, c_row, g, g_at, g_row = current, c_first, row, grads, g_first, from_row",
-        "                o, o_at, o_row = grad_current, o_first, to_row",
+        "                c, c_at, c_row = pointer(current), c_first, row",
+        "                g, g_at, g_row = pointer(grads), g_first, from_row",
+        "                o, o_at, o_row = pointer(grad_current), o_first, to_row",
         "                if not direct:",
         "                    _gather(current, c_first, row, current_at[2], steps, some, WIDTH, source)",
         "                    _gather(grads, g_first, from_row, grads_at[2], steps, some, WIDTH, pull)",
-        "                    c, c_at, c_row, g, g_at, g_row = source, 0, WIDTH, pull, 0, WIDTH",
-        "                    o, o_at, o_row = target, 0, WIDTH",
+        "                    c, c_at, c_row = pointer(source), 0, WIDTH",
+        "                    g, g_at, g_row = pointer(pull), 0, WIDTH",
+        "                    o, o_at, o_row = pointer(target), 0, WIDTH",
         *(
             ("                    _gather(grad_current, o_first, to_row, out_at[2], steps, some, WIDTH, target)",)
             if block
@@ -201,20 +208,24 @@ def backward_source(
 
 
 @functools.cache
-def compiled(source: str, width: int, slope: Callable[..., float] | None = None) -> Callable[..., Any]:
+def compiled(
+    source: str, itemsize: int, size: int = simd.BYTES, slope: Callable[..., float] | None = None
+) -> Callable[..., Any]:
     """Compile a kernel.
 
     Args:
         source: From `forward_source` or `backward_source`.
-        width: Lanes in a vector.
+        itemsize: Bytes of a number.
+        size: Bytes of a vector.
         slope: The surrogate's derivative, for a backward kernel.
     """
     slope = getattr(slope, "py_func", slope)
     # What a user's slope calls or looks up may change without a trace that a cache would notice.
     keep = slope is None or slope.__module__ == surrogates.__name__
     mark = kernels.fingerprint(vectors, *([] if slope is None else [slope]))
-    stamp = hashlib.sha256(f"{source}{width}{mark}".encode()).hexdigest()[:24]
-    space: dict[str, Any] = {"__name__": __name__, "np": np, "v": vectors, "CHUNK": CHUNK, "WIDTH": width, **NAMES}
+    stamp = hashlib.sha256(f"{source}{itemsize}{size}{mark}".encode()).hexdigest()[:24]
+    space: dict[str, Any] = {"__name__": __name__, "np": np, "v": vectors, "CHUNK": CHUNK, **NAMES, **VECTORS[size]}
+    space["WIDTH"] = size // itemsize
     if slope is not None:
         space["slope"] = register_jitable(slope)
     exec(compile(source, FILE.format(stamp), "exec"), space)

@@ -81,7 +81,6 @@ def forward(
     current: Tensor, weight: Tensor, coefficients: Tensor, state: Tensor, first: Tensor, cu_seqlens: Tensor | None,
     key: str, surrogate: str, numbers: Sequence[float], reverse: bool, trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    from ..neuron_scan import simd
     from ..neuron_scan.cpu import run, widened
     from .cpu import recurrent_forward_kernel
 
@@ -94,7 +93,7 @@ def forward(
     kept = state.new_zeros((state.shape[0], chunk_rows(current, cu_seqlens), memory.pitch))
     if current.numel():
         run(
-            recurrent_forward_kernel(program, simd.BYTES // current.element_size()), memory.plan, memory.shares,
+            recurrent_forward_kernel(program, current.element_size()), memory.plan, memory.shares,
             memory.lanes, _flat(memory.current), _flat(memory.first), _flat(spikes), memory.strides,
             _flat(memory.coefficients), memory.pitch, _flat(memory.table), _flat(running), _flat(kept), reverse,
         )  # fmt: skip
@@ -116,7 +115,6 @@ def backward(
     weight: Tensor, coefficients: Tensor, state: Tensor, first: Tensor, cu_seqlens: Tensor | None, key: str,
     surrogate: str, numbers: Sequence[float], reverse: bool, trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    from ..neuron_scan import simd
     from ..neuron_scan.cpu import flat, number_type, widened, with_whole_rows
     from ..neuron_scan.threads import share_out
     from .cpu import recurrent_backward_kernel
@@ -142,7 +140,7 @@ def backward(
         pull = with_whole_rows(pull) if lanes == pitch else memory.rows(pull)
         source, place = flat(pull if pull.stride(2) == 1 else pull.contiguous())
         form = (surrogate, list(numbers))
-        kernel = recurrent_backward_kernel(program, simd.BYTES // current.element_size(), form, trained)
+        kernel = recurrent_backward_kernel(program, current.element_size(), form, trained)
         rest = (
             lanes, _flat(memory.current), _flat(memory.first), _flat(memory.rows(spikes)), memory.strides, source,
             place, _flat(grad_current), _flat(memory.coefficients), pitch, _flat(memory.table),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..neuron_scan.kernels import compiled, fingerprint
-from ..neuron_scan.simd import zeros_like
+from ..neuron_scan.simd import pointer, zeros_like
 from ..spike_linear import kernels as events
 from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, load_tile, store_tile
 
@@ -31,11 +31,11 @@ def sums_kernel(width: int) -> Callable[..., Any]:
                 at = 2 * piece * pitch + column
                 for first in range(pieces[piece, 0], pieces[piece, 1], SHORT):
                     steps = min(SHORT, pieces[piece, 1] - first)
-                    source, begin, row = x, first * lanes + column, lanes
+                    source, begin, row = pointer(x), first * lanes + column, lanes
                     if some < size:
                         for t in range(steps):
                             copy_row(x, begin + t * lanes, scratch, t * size, some)
-                        source, begin, row = scratch, 0, size
+                        source, begin, row = pointer(scratch), 0, size
                     s0 = zeros_like(c0)
                     s1, s2, s3, q0, q1, q2, q3 = s0, s0, s0, s0, s0, s0, s0
                     for t in range(steps):
@@ -68,11 +68,11 @@ def affine_kernel(width: int, onto: bool) -> Callable[..., Any]:
                     c0, c1, c2, c3 = load_tile(constant, pieces[i, 2] * pitch + column, width)
                     f0, f1, f2, f3 = load_tile(factor, column, width)
                     for t in range(group, min(group + GROUP, pieces[i, 1])):
-                        source, target, at = x, out, t * lanes + column
+                        source, target, at = pointer(x), pointer(out), t * lanes + column
                         if some < size:
                             copy_row(x, at, near, 0, some)
                             copy_row(out, at, far, 0, some)
-                            source, target, at = near, far, 0
+                            source, target, at = pointer(near), pointer(far), 0
                         v0, v1, v2, v3 = load_tile(source, at, width)
                         v0, v1, v2, v3 = c0 + f0 * v0, c1 + f1 * v1, c2 + f2 * v2, c3 + f3 * v3
                         if onto:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..neuron_scan.kernels import compiled, fingerprint
-from ..neuron_scan.simd import zeros_like
+from ..neuron_scan.simd import pointer, zeros_like
 from ..spike_linear import kernels as tiles
 from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, load_tile, write_tile
 
@@ -54,11 +54,11 @@ def gradient_kernel(width: int) -> Callable[..., Any]:
             steps = min(GROUP, last - group)
             for column in range(0, columns, size):
                 some = min(size, columns - column)
-                source, begin, row = grads, group * columns + column, columns
+                source, begin, row = pointer(grads), group * columns + column, columns
                 if some < size:
                     for t in range(steps):
                         copy_row(grads, begin + t * columns, scratch, t * size, some)
-                    source, begin, row = scratch, 0, size
+                    source, begin, row = pointer(scratch), 0, size
                 for i in range(inputs):
                     g0, g1, g2, g3 = load_tile(source, begin, width)
                     s0 = zeros_like(g0)

@@ -1,4 +1,4 @@
-"""Vectors for Numba: a value that holds 128 bytes of lanes (32 float32 or 16 float64) and stays in registers.
+"""Vectors for Numba: a value that holds BYTES bytes of lanes (32 float32 or 16 float64) and stays in registers.
 
 Numba leaves vectorising to LLVM's loop pass, which keeps a lane loop inside a time loop and therefore sends the state
 through memory at every step. With the vector as a value of its own the time loop is the inner one. LLVM splits a
@@ -16,14 +16,16 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
 BYTES = 128
+# Of kernels whose values would not fit into the registers otherwise.
+FEW_BYTES = 64
 # A multiply and an add may be rounded once, as one instruction; nothing else is relaxed.
 _FLAGS = ("contract",)
 
 
 class Vector(types.Type):
-    def __init__(self, dtype: types.Float) -> None:
+    def __init__(self, dtype: types.Float, size: int = BYTES) -> None:
         self.dtype = dtype
-        self.width = BYTES * 8 // dtype.bitwidth
+        self.width = size * 8 // dtype.bitwidth
         super().__init__(name=f"Vector({dtype}, {self.width})")
 
     @property
@@ -73,20 +75,42 @@ for _op, _instruction in (
 
 
 def _address(context: Any, builder: Any, array: Any, sig: Any, index: Any, kind: Any) -> Any:
-    data = context.make_array(sig)(context, builder, array).data
+    data = array if isinstance(sig, types.CPointer) else context.make_array(sig)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), kind.as_pointer())
 
 
 @intrinsic
-def load(typingctx: Any, array: Any, index: Any) -> Any:
-    """The vector at array[index:]."""
-    vector = Vector(array.dtype)
+def pointer(typingctx: Any, array: Any) -> Any:
+    """The address of array[0], which the functions below take instead of an array.
+
+    A variable that is now one array and now another counts references, and every count is a locked instruction that
+    waits for all stores before it. Pointers count nothing; the arrays must outlive them.
+    """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = _address(context, builder, args[0], sig.args[0], args[1], vector.llvm)
-        return builder.load(place, align=array.dtype.bitwidth // 8)
+        return context.make_array(sig.args[0])(context, builder, args[0]).data
 
-    return vector(array, types.intp), codegen
+    return types.CPointer(array.dtype)(array), codegen
+
+
+def loading(size: int) -> Any:
+    """`load` for vectors of `size` bytes."""
+
+    @intrinsic
+    def load(typingctx: Any, array: Any, index: Any) -> Any:
+        """The vector at array[index:]."""
+        vector = Vector(array.dtype, size)
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            place = _address(context, builder, args[0], sig.args[0], args[1], vector.llvm)
+            return builder.load(place, align=array.dtype.bitwidth // 8)
+
+        return vector(array, types.intp), codegen
+
+    return load
+
+
+load, load_few = loading(BYTES), loading(FEW_BYTES)
 
 
 @intrinsic
@@ -115,22 +139,30 @@ def stream(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     return types.void(array, types.intp, value), codegen
 
 
-@intrinsic
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Asks for the vector at array[index:] to be brought near. The address need not be valid."""
+def prefetching(size: int) -> Any:
+    """`prefetch` for vectors of `size` bytes."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        place = _address(context, builder, args[0], sig.args[0], args[1], ir.IntType(8))
-        # Read, into the second-level cache, as data; a line is 64 bytes.
-        for line in range(0, BYTES, 64):
-            near = builder.gep(place, [ir.Constant(ir.IntType(64), line)])
-            builder.call(function, [near, word(0), word(2), word(1)])
-        return context.get_dummy_value()
+    @intrinsic
+    def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+        """Asks for the vector at array[index:] to be brought near. The address need not be valid."""
 
-    return types.void(array, types.intp), codegen
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            place = _address(context, builder, args[0], sig.args[0], args[1], ir.IntType(8))
+            # Read, into the second-level cache, as data; a line is 64 bytes.
+            for line in range(0, size, 64):
+                near = builder.gep(place, [ir.Constant(ir.IntType(64), line)])
+                builder.call(function, [near, word(0), word(2), word(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp), codegen
+
+    return prefetch
+
+
+prefetch, prefetch_few = prefetching(BYTES), prefetching(FEW_BYTES)
 
 
 @intrinsic

@@ -149,7 +149,7 @@ def forward(block: Block) -> Output:
     token_bits, channel_bits = (u.new_zeros((steps, n * row), dtype=torch.int64) for n in (count, 1))
     r, out = torch.empty_like(u), torch.empty_like(u)
     checkpoints = u.new_zeros((*walk.state.shape[:2], chunk_rows(u, block.cu_seqlens), walk.pitch))
-    fire, mix = forward_kernel(walk.program, walk.width, block=True), mix_kernel(walk.width)
+    fire, mix = forward_kernel(walk.program, u.element_size(), block=True), mix_kernel(walk.width)
     token_factor, channel_factor = _factors(block)
     token_keep, channel_keep = _keep_rows(block)
     threshold = padded_row(torch.full_like(block.token_bias, block.threshold), u, lanes, torch.inf)
@@ -194,7 +194,7 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
     # Mean and inverse get their gradients from those of γ and β.
     trained = [*block.trained, *((False, False, True, True) if len(walk.norm) else ())]
     go_back = backward_kernel(
-        walk.program, walk.width, (block.token_surrogate, list(block.token_numbers)), trained, block=True
+        walk.program, u.element_size(), (block.token_surrogate, list(block.token_numbers)), trained, block=True
     )
 
     token_factor, channel_factor = _factors(block)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..neuron_scan import TILE_BYTES, simd
 from ..neuron_scan.kernels import compiled, fingerprint, inline
-from ..neuron_scan.simd import add_wide, differs, load, lowest, store, stream, zeros_like
+from ..neuron_scan.simd import add_wide, differs, load, lowest, pointer, store, stream, zeros_like
 
 VECTORS = TILE_BYTES // simd.BYTES  # four: their sums stay in registers, and their additions do not wait for each other
 GROUP = 64  # time steps that go through a tile together
@@ -165,9 +165,9 @@ def weight_group(bits, words, group, steps, grads, columns, width, keep, droppin
     size, inputs, wide = VECTORS * width, 64 * words, WIDE_GROUP // 64
     tiles = -(-columns // size)
     _by_input(bits, words, group, steps, keep, dropping, block, when)
-    source, origin, pitch = grads, group * columns, columns
+    source, origin, pitch = pointer(grads), group * columns, columns
     if columns < tiles * size:
-        source, origin, pitch = scratch, 0, tiles * size
+        source, origin, pitch = pointer(scratch), 0, tiles * size
         for t in range(steps):
             copy_row(grads, (group + t) * columns, scratch, t * pitch, columns)
     for tile in range(tiles):
