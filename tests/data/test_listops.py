@@ -111,6 +111,32 @@ def test_cut():
     assert listops._cut(each, "lra")[1].tolist() == [0, 2000]
 
 
+def test_parts_of_training_expressions(sets):
+    whole, easy = (listops.listops(sizes=SIZES, lengths=lengths) for lengths in (None, (20, 60)))
+    for split in ("validation", "test"):
+        assert np.array_equal(whole[split].stored, easy[split].stored)
+        assert np.array_equal(whole[split].labels, easy[split].labels)
+    parts = [tokens[:-1] for tokens in np.split(easy["train"].stored, easy["train"].bounds[1:-1])]
+    assert all(20 <= len(part) <= 60 for part in parts)
+    assert [value(words(part)) for part in parts] == easy["train"].labels.tolist()
+    expressions = sequences(sets[0])
+    # Every long expression has such a part, and it is a part of that expression.
+    assert len(parts) == len(expressions)
+    assert all(part.tobytes() in tokens.tobytes() for part, tokens in zip(parts, expressions, strict=True))
+    assert len({len(part) for part in parts}) > 10
+
+
+def test_expressions_without_a_part_of_that_length_are_left_out():
+    text = ["[MIN", "1", "[MAX", "2", "3", "]", "]", "[SM", "4", "5", "6", "7", "]"]
+    tokens = np.array([listops.SYMBOLS.index(word) for word in text], np.uint8)
+    each = listops.Expressions(tokens, np.array([0, 7, 13]), np.array([1, 2], np.uint8))
+    part = listops._parts(each, (4, 4), 0)
+    assert words(part.tokens) == ["[MAX", "2", "3", "]"]
+    assert (part.bounds.tolist(), part.values.tolist()) == ([0, 4], [3])
+    with pytest.raises(ValueError, match=r"no training expression has a part of lengths=\(8, 9\) tokens"):
+        listops._parts(each, (8, 9), 0)
+
+
 GOOD = [
     ("( ( ( [MIN 4 ) 2 ) ] )", 2),
     ("( ( ( ( [SM 9 ) ( ( ( [MED 1 ) 4 ) ] ) ) 8 ) ] )", 9),
@@ -177,6 +203,9 @@ WRONG_ARGUMENTS = [
     ({"sizes": (1, 2)}, "sizes must be three"),
     ({"sizes": (1, 2, -3)}, "sizes must be three"),
     ({"seed": 1.5}, "seed must be an integer"),
+    ({"lengths": (3, 9)}, "lengths must be two integers of at least 4, in order, got"),
+    ({"lengths": (9, 8)}, "lengths must be two integers of at least 4, in order, got"),
+    ({"lengths": 9}, "lengths must be two integers of at least 4, in order, got 9"),
 ]
 
 

@@ -229,6 +229,18 @@ def test_ahp_is_the_two_compartments_of_the_authors_code():
     np.testing.assert_array_equal(spikes.numpy(), expected)
 
 
+def test_feedback_around_a_neuron():
+    torch.manual_seed(0)
+    inner = nn.ALIF(5, tau=7.0)
+    around, built = nn.Recurrent(inner), nn.Recurrent(5, neuron=nn.ALIF.config(tau=7.0))
+    assert around.neuron is inner
+    built.load_state_dict(around.state_dict())
+    x = 0.1 * torch.randn(2, 40, 5)
+    spikes = around(x)
+    assert torch.equal(spikes, built(x))
+    assert not torch.equal(spikes, inner(x))
+
+
 BAD = [
     (lambda: nn.PSN(3, steps=4)(torch.zeros(1, 5, 3)), ValueError,
      "PSN: every sequence must have steps=4 steps, got one of 5"),
@@ -239,6 +251,8 @@ BAD = [
     (lambda: nn.GLIF(3, decay=1.0), ValueError, "GLIF: decay must be between 0 and 1, got 1.0"),
     (lambda: nn.Recurrent(3, neuron=nn.PSN.config(steps=4)), TypeError, "neuron must be a Neuron with `dynamics`"),
     (lambda: nn.Recurrent(3, neuron=nn.Recurrent), TypeError, "no feedback yet, got Recurrent"),
+    (lambda: nn.Recurrent(nn.Recurrent(3)), TypeError, "no feedback yet, got Recurrent"),
+    (lambda: nn.Recurrent(nn.LIF(3), neuron=nn.ALIF), TypeError, "neuron must be left out if the neuron inside is the"),
     (lambda: nn.DRF(3, resonators=0), ValueError, "DRF: resonators must be a positive integer, got 0"),
 ]  # fmt: skip
 

@@ -37,23 +37,29 @@ class Recurrent(Neuron, config_class=RecurrentConfig):
     other (learning rate, weight decay); the parameters of the neuron inside, `neuron`, train at `neuron_lr`.
 
     Args:
-        features: Number of channels N.
-        neuron: The neuron inside: settings such as `LIFConfig()` or `ALIF.config()`, or a Neuron class. It must be
-            defined by the equation of one step.
+        features: The neuron inside, which must be defined by the equation of one step, or the number of channels N.
+        neuron: With a number of channels, the neuron to build: settings such as `LIFConfig()` or `ALIF.config()`, or a
+            Neuron class. Default: `LIFConfig()`.
 
     Example:
-        >>> layer = Recurrent(128, neuron=ALIF)
+        >>> layer = Recurrent(ALIF(128, tau=30.0))
+        >>> layer = Recurrent(128, neuron=ALIF)  # its defaults
         >>> ClassifierConfig(..., neuron=Recurrent.config(neuron=BHRF.config(gain="delta")))
     """
 
-    def __init__(self, features: int, *, neuron: Any = LIFConfig()) -> None:  # noqa: B008 - frozen
-        super().__init__(features)
-        inner = as_config("Recurrent", "neuron", neuron).build(features)
+    def __init__(self, features: int | Neuron, *, neuron: Any = None) -> None:
+        if isinstance(features, Neuron) and neuron is not None:
+            raise TypeError(
+                f"Recurrent: neuron must be left out if the neuron inside is the first argument, got {neuron!r}"
+            )
+        super().__init__(features.features if isinstance(features, Neuron) else features)
+        settings = as_config("Recurrent", "neuron", LIFConfig() if neuron is None else neuron)
+        inner = features if isinstance(features, Neuron) else settings.build(features)
         if not isinstance(inner, Neuron) or type(inner).dynamics is Neuron.dynamics or isinstance(inner, Recurrent):
             kind = type(inner).__name__
             raise TypeError(f"Recurrent: neuron must be a Neuron with `dynamics` and no feedback yet, got {kind}")
         self.neuron = inner
-        self.feedback = nn.Linear(features, features, bias=False)
+        self.feedback = nn.Linear(self.features, self.features, bias=False)
         self.surrogate = inner.surrogate
 
     @property
