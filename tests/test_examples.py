@@ -126,11 +126,11 @@ def test_each_stage_of_a_curriculum_starts_from_the_one_before(tmp_path, monkeyp
         "model": replace(config.model, features=4, depth=1), "batch": 8, "steps": 2, "recalibrate": 1,
         "task_settings": {"counts": (32, 16, 16)}, "gradient_dtype": "float32",
     }  # fmt: skip
-    stages = (((2, 3), 2), ((5, 6), 2))
-    result = curriculum.main(tmp_path / "run", stages=stages, **settings)
+    stages = [curriculum.Stage(lengths, 2, curriculum.PATHS) for lengths in ((2, 3), (5, 6))]
+    result = curriculum.main("pathfinder-small", tmp_path / "run", stages, **settings)
     assert result["correct"]["test"][1] == 16
     names = ("stage-1", "stage-2", "pathfinder-small")
     configs = [json.loads((tmp_path / "run" / name / "run.json").read_text())["config"] for name in names]
     assert [each.get("init") for each in configs] == [None, *(str(tmp_path / "run" / name) for name in names[:2])]
     assert [each["task_settings"].get("lengths") for each in configs] == [[2, 3], [5, 6], None]
-    assert curriculum.main(tmp_path / "run", stages=stages, **settings) == result
+    assert curriculum.main("pathfinder-small", tmp_path / "run", stages, **settings) == result
