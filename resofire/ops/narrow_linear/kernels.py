@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..neuron_scan.kernels import compiled, fingerprint
-from ..neuron_scan.simd import pointer, zeros_like
+from ..neuron_scan.simd import hold, pointer, zeros_like
 from ..spike_linear import kernels as tiles
 from ..spike_linear.kernels import GROUP, VECTORS, add_tile, copy_row, load_tile, write_tile
 
@@ -21,7 +21,8 @@ def linear_kernel(width: int) -> Callable[..., Any]:
         _ = tag  # part of the cache key
         size = VECTORS * width
         pitch = -(-columns // size) * size
-        scratch = np.empty(size, out.dtype)
+        room = np.empty(size, out.dtype)
+        x, rows, out, scratch = pointer(x), pointer(rows), pointer(out), pointer(room)
         for group in range(first, last, GROUP):
             for column in range(0, columns, size):
                 some = min(size, columns - column)
@@ -36,6 +37,7 @@ def linear_kernel(width: int) -> Callable[..., Any]:
                         v0, v1, v2, v3 = v0 + y0 * a, v1 + y1 * a, v2 + y2 * a, v3 + y3 * a
                     at = t * columns + column
                     write_tile(out, at, width, v0, v1, v2, v3, some, scratch, past_cache)
+        hold(room)
 
     return compiled(linear, keep=True)
 
@@ -49,16 +51,17 @@ def gradient_kernel(width: int) -> Callable[..., Any]:
         _ = tag  # part of the cache key
         size = VECTORS * width
         pitch = -(-columns // size) * size
-        scratch = np.zeros(GROUP * size, grads.dtype)
+        room = np.zeros(GROUP * size, grads.dtype)
+        x, grads, sums, scratch = pointer(x), pointer(grads), pointer(sums), pointer(room)
         for group in range(first, last, GROUP):
             steps = min(GROUP, last - group)
             for column in range(0, columns, size):
                 some = min(size, columns - column)
-                source, begin, row = pointer(grads), group * columns + column, columns
+                source, begin, row = grads, group * columns + column, columns
                 if some < size:
                     for t in range(steps):
                         copy_row(grads, begin + t * columns, scratch, t * size, some)
-                    source, begin, row = pointer(scratch), 0, size
+                    source, begin, row = scratch, 0, size
                 for i in range(inputs):
                     g0, g1, g2, g3 = load_tile(source, begin, width)
                     s0 = zeros_like(g0)
@@ -72,5 +75,6 @@ def gradient_kernel(width: int) -> Callable[..., Any]:
                     add_tile(sums, (1 + i) * pitch + column, width, q0, q1, q2, q3)
                     if i == 0:
                         add_tile(sums, column, width, s0, s1, s2, s3)
+        hold(room)
 
     return compiled(gradient, keep=True)

@@ -81,16 +81,24 @@ def _address(context: Any, builder: Any, array: Any, sig: Any, index: Any, kind:
 
 @intrinsic
 def pointer(typingctx: Any, array: Any) -> Any:
-    """The address of array[0], which the functions below take instead of an array.
+    """The address of array[0], which the functions below take instead of an array, and which can be indexed like one.
 
-    A variable that is now one array and now another counts references, and every count is a locked instruction that
-    waits for all stores before it. Pointers count nothing; the arrays must outlive them.
+    Numba counts the references to arrays that go through branches, and every count is a locked instruction that waits
+    for all stores before it. Pointers count nothing. The array must outlive them: see `hold`.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if isinstance(sig.args[0], types.CPointer):
+            return args[0]
         return context.make_array(sig.args[0])(context, builder, args[0]).data
 
     return types.CPointer(array.dtype)(array), codegen
+
+
+@intrinsic
+def hold(typingctx: Any, array: Any) -> Any:
+    """Does nothing, but keeps an array that the kernel made alive up to here, for its pointers."""
+    return types.void(array), lambda context, builder, sig, args: context.get_dummy_value()
 
 
 def loading(size: int) -> Any:

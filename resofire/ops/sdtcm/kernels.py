@@ -12,7 +12,7 @@ from numba.extending import register_jitable
 
 from .. import surrogate as surrogates
 from ..neuron_scan.kernels import compiled, fingerprint, inline
-from ..neuron_scan.simd import load, store, store_mask
+from ..neuron_scan.simd import hold, load, pointer, store, store_mask
 from ..spike_linear import kernels as events
 from ..spike_linear.kernels import (
     GROUP,
@@ -55,9 +55,14 @@ def mix_kernel(width: int) -> Callable[..., Any]:
         size = VECTORS * width
         tiles = -(-columns // size)
         pitch = tiles * size
-        starts = np.empty(GROUP + 1, np.int64)
-        active = np.empty(GROUP * 64 * max(token_words, channel_words), np.int64)
-        near, scratch = np.zeros(GROUP * pitch, u.dtype), np.zeros(size, u.dtype)
+        numbers = np.empty(GROUP + 1 + GROUP * 64 * max(token_words, channel_words), np.int64)
+        room = np.zeros(GROUP * pitch + size, u.dtype)
+        starts, active = pointer(numbers), pointer(numbers[GROUP + 1 :])
+        near, scratch = pointer(room), pointer(room[GROUP * pitch :])
+        u, r, out, threshold = pointer(u), pointer(r), pointer(out), pointer(threshold)
+        token_bits, token_table, token_bias = pointer(token_bits), pointer(token_table), pointer(token_bias)
+        channel_bits, channel_table, channel_bias = pointer(channel_bits), pointer(channel_table), pointer(channel_bias)
+        channel_bytes, token_keep, channel_keep = pointer(channel_bytes), pointer(token_keep), pointer(channel_keep)
         for group in range(first, last, GROUP):
             steps = min(GROUP, last - group)
             list_active(token_bits, group, steps, token_words, starts, active, size)
@@ -97,6 +102,8 @@ def mix_kernel(width: int) -> Callable[..., Any]:
                         )
                         u0, u1, u2, u3 = u0 + v0, u1 + v1, u2 + v2, u3 + v3
                     write_tile(out, at, width, u0, u1, u2, u3, some, scratch, out_past_cache)
+        hold(numbers)
+        hold(room)
 
     return compiled(mix, keep=True)
 
@@ -116,7 +123,11 @@ def unmix_kernel(width: int, slope: Callable[..., float], vector: bool) -> Calla
         channel_bits, channel_words, channel_keep, dropping, token_sums, channel_sums,
     ):  # fmt: skip
         _ = tag  # part of the cache key
-        block, when, scratch = weight_room(max(token_words, channel_words), columns, width, x)
+        words_room, room = weight_room(max(token_words, channel_words), columns, width, x)
+        block, when, scratch = pointer(words_room), pointer(words_room[64:]), pointer(room)
+        grads, x, r = pointer(grads), pointer(x), pointer(r)
+        token_bits, token_keep, token_sums = pointer(token_bits), pointer(token_keep), pointer(token_sums)
+        channel_bits, channel_keep, channel_sums = pointer(channel_bits), pointer(channel_keep), pointer(channel_sums)
         for group in range(first, last, WIDE_GROUP):
             steps = min(WIDE_GROUP, last - group)
             weight_group(
@@ -134,5 +145,7 @@ def unmix_kernel(width: int, slope: Callable[..., float], vector: bool) -> Calla
                 token_bits, token_words, group, steps, x, columns, width, token_keep, dropping, block, when, scratch,
                 token_sums,
             )  # fmt: skip
+        hold(words_room)
+        hold(room)
 
     return compiled(unmix, keep=slope.__module__ == surrogates.__name__)

@@ -2,7 +2,8 @@
 
 Spikes come as bits: 64-bit words [M, words], a row per time step, the first input in the lowest bit. Weights come
 transposed and cut into tiles of TILE columns, [tiles, inputs, TILE], so that an active input is four whole vectors one
-after the other. A group of time steps is processed tile by tile, so that the tile's rows stay in the L1 cache.
+after the other. A group of time steps is processed tile by tile, so that the tile's rows stay in the L1 cache. Kernels
+work on pointers (`simd.pointer`); functions that are part of them get nothing else.
 """
 
 import functools
@@ -13,7 +14,7 @@ import numpy as np
 
 from ..neuron_scan import TILE_BYTES, simd
 from ..neuron_scan.kernels import compiled, fingerprint, inline
-from ..neuron_scan.simd import add_wide, differs, load, lowest, pointer, store, stream, zeros_like
+from ..neuron_scan.simd import add_wide, differs, hold, load, lowest, pointer, store, stream, zeros_like
 
 VECTORS = TILE_BYTES // simd.BYTES  # four: their sums stay in registers, and their additions do not wait for each other
 GROUP = 64  # time steps that go through a tile together
@@ -104,8 +105,9 @@ def linear_kernel(width: int) -> Callable[..., Any]:
     def linear(first, last, bits, words, table, bias, out, columns, past_cache):
         _ = tag  # part of the cache key
         size = VECTORS * width
-        starts, active = np.empty(GROUP + 1, np.int64), np.empty(GROUP * words * 64, np.int64)
-        scratch = np.empty(size, out.dtype)
+        numbers, room = np.empty(GROUP + 1 + GROUP * words * 64, np.int64), np.empty(size, out.dtype)
+        starts, active, scratch = pointer(numbers), pointer(numbers[GROUP + 1 :]), pointer(room)
+        bits, table, bias, out = pointer(bits), pointer(table), pointer(bias), pointer(out)
         for group in range(first, last, GROUP):
             steps = min(GROUP, last - group)
             list_active(bits, group, steps, words, starts, active, size)
@@ -118,6 +120,8 @@ def linear_kernel(width: int) -> Callable[..., Any]:
                     v0, v1, v2, v3 = add_rows(table, base, active, starts[t], starts[t + 1], b0, b1, b2, b3, width)
                     at = (group + t) * columns + column
                     write_tile(out, at, width, v0, v1, v2, v3, some, scratch, past_cache)
+        hold(numbers)
+        hold(room)
 
     return compiled(linear, keep=True)
 
@@ -165,9 +169,9 @@ def weight_group(bits, words, group, steps, grads, columns, width, keep, droppin
     size, inputs, wide = VECTORS * width, 64 * words, WIDE_GROUP // 64
     tiles = -(-columns // size)
     _by_input(bits, words, group, steps, keep, dropping, block, when)
-    source, origin, pitch = pointer(grads), group * columns, columns
+    source, origin, pitch = grads, group * columns, columns
     if columns < tiles * size:
-        source, origin, pitch = pointer(scratch), 0, tiles * size
+        source, origin, pitch = scratch, 0, tiles * size
         for t in range(steps):
             copy_row(grads, (group + t) * columns, scratch, t * pitch, columns)
     for tile in range(tiles):
@@ -193,11 +197,10 @@ def weight_group(bits, words, group, steps, grads, columns, width, keep, droppin
 
 @inline
 def weight_room(words, columns, width, like):
-    """What `weight_group` works in."""
+    """What `weight_group` works in: `block` [64] and then `when`, and `scratch`."""
     padded = -(-columns // (VECTORS * width)) * VECTORS * width
     return (
-        np.empty(64, np.uint64),
-        np.empty((64 * words + 1) * (WIDE_GROUP // 64), np.uint64),
+        np.empty(64 + (64 * words + 1) * (WIDE_GROUP // 64), np.uint64),
         np.zeros(0 if padded == columns else WIDE_GROUP * padded, like.dtype),
     )
 
@@ -209,10 +212,14 @@ def weight_kernel(width: int) -> Callable[..., Any]:
 
     def weight(first, last, bits, words, grads, columns, sums):
         _ = tag  # part of the cache key
-        block, when, scratch = weight_room(words, columns, width, grads)
+        words_room, room = weight_room(words, columns, width, grads)
+        block, when, scratch = pointer(words_room), pointer(words_room[64:]), pointer(room)
+        bits, grads, sums = pointer(bits), pointer(grads), pointer(sums)
         for group in range(first, last, WIDE_GROUP):
             steps = min(WIDE_GROUP, last - group)
             weight_group(bits, words, group, steps, grads, columns, width, bits, False, block, when, scratch, sums)
+        hold(words_room)
+        hold(room)
 
     return compiled(weight, keep=True)
 
@@ -224,7 +231,8 @@ def pack_kernel(width: int) -> Callable[..., Any]:
 
     def pack(first, last, x, columns, amplitude, bits, words):
         _ = tag  # part of the cache key
-        scratch, other = np.zeros(width, x.dtype), np.uint64(0)
+        room, other = np.zeros(width, x.dtype), np.uint64(0)
+        x, bits, scratch = pointer(x), pointer(bits), pointer(room)
         for t in range(first, last):
             for w in range(words):
                 bits[t * words + w] = 0
@@ -233,12 +241,14 @@ def pack_kernel(width: int) -> Callable[..., Any]:
                 if column + width <= columns:
                     value = load(x, at)
                 else:
-                    scratch[:] = 0
+                    for j in range(columns - column, width):
+                        scratch[j] = 0
                     copy_row(x, at, scratch, 0, columns - column)
                     value = load(scratch, 0)
                 active = differs(value, 0.0)
                 other |= active & differs(value, amplitude)
                 bits[t * words + column // 64] |= active << np.uint64(column % 64)
+        hold(room)
         return other == 0
 
     return compiled(pack, keep=True)
