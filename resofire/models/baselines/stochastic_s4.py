@@ -26,6 +26,7 @@ from ...nn.firing import Firing
 from ...ops import Rectangle
 from ...ops.surrogate import spike
 from .binary_s4d import count_spiking_glu
+from .dropout import dropped
 from .s4d import S4D, S4DConfig
 
 
@@ -55,7 +56,7 @@ class StochasticS4(S4D):
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
         y = self.activate(self.space(u, cu_seqlens=cu_seqlens), cu_seqlens)
-        mixed = torch.nn.functional.dropout(self.mix(y), self.dropout, self.training)
+        mixed = dropped(self.mix(y), self.dropout, self.training)
         return self.norm(u + mixed).clamp(0, 1)
 
     def activate(self, y: Tensor, cu_seqlens: Tensor | None) -> Tensor:

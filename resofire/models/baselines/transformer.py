@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from ...nn import Config
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, Count, count_dense, count_residual
+from ...nn.linear import DenseLinear
 from ...nn.sdtcm import require_share
 from ...ops.checks import require_count
+from .dropout import dropped
 from .s4d import count_gelu
 
 # Slowest rotation, in radians per step: 1 / BASE.
@@ -70,10 +72,10 @@ class Transformer(nn.Module):
         require_share("Transformer", "dropout", dropout)
         self.features, self.heads, self.bidirectional, self.dropout = features, heads, bidirectional, dropout
         self.norm, self.mlp_norm = nn.LayerNorm(features), nn.LayerNorm(features)
-        self.project = nn.Linear(features, 3 * features)
-        self.out = nn.Linear(features, features)
-        self.wide = nn.Linear(features, wider * features)
-        self.narrow = nn.Linear(wider * features, features)
+        self.project = DenseLinear(features, 3 * features)
+        self.out = DenseLinear(features, features)
+        self.wide = DenseLinear(features, wider * features)
+        self.narrow = DenseLinear(wider * features, features)
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
         """The stream after the block, for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
@@ -97,7 +99,7 @@ class Transformer(nn.Module):
         return mixed.transpose(1, 2).flatten(-2)
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropped(x, self.dropout, self.training)
 
     def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
         """Count the parts of the block for one sequence of `steps`, see `resofire.nn.counts`.
