@@ -50,6 +50,16 @@ def test_any_strides():
 
 
 @needs_onednn
+def test_weights_that_are_part_of_a_larger_matrix():
+    x, wide, b = torch.randn(300, 6), torch.randn(7, 11), torch.randn(7)
+    for w in (wide[:, :6], wide[:, 5:], wide[:6, :7].t()[:, :6]):
+        torch.testing.assert_close(_linear(x, w, b), F.linear(x, w, b), rtol=1e-5, atol=1e-5)
+    grad = torch.randn(300, 11)[:, 2:9]
+    ours, theirs = _linear_backward(grad, x, wide[:, :6])[1], grad.t() @ x
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+
+
+@needs_onednn
 def test_opcheck():
     x, w, b = sample(2, 6, 5)
     torch.library.opcheck(_linear, (x, w, b))

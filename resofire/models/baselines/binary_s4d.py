@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...nn import SpatialNeuron, SpikeLinear
+from ...nn import SpatialNeuron
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, SPIKE, Count, count_synapses, rate_of
 from ...nn.firing import Firing
@@ -57,7 +57,6 @@ class BinaryS4D(S4D):
     def __init__(self, features: int, *, threshold: float = 0.5, **settings: Any) -> None:
         super().__init__(features, **settings)
         self.neuron = SpatialNeuron(threshold=threshold, amplitude=False)
-        self.mixer = SpikeLinear(features, 2 * features)
 
     def activate(self, y: Tensor, cu_seqlens: Tensor | None) -> Tensor:
         return self.neuron(y)

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...nn import SpikeLinear
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, SPIKE, Count
 from ...nn.firing import Firing
@@ -49,7 +48,6 @@ class StochasticS4(S4D):
     def __init__(self, features: int, **settings: Any) -> None:
         super().__init__(features, **settings)
         self.neuron = SpikeSampler()
-        self.mixer = SpikeLinear(features, 2 * features)
         with torch.no_grad():
             self.norm.weight.fill_(0.25)
             self.norm.bias.fill_(0.5)

@@ -129,7 +129,7 @@ def backward_kernel(width: int, ahead: bool) -> Callable[..., Any]:
         scratch = np.empty((2 * PAIRS + 3) * size + (2 * PAIRS + 2) * width, x.dtype)
         source = _aligned(scratch)
         target, notes = source + size, source + 2 * size
-        # Behind the gradients of the chunk lies a zero, for the step before the first.
+        # In front of the gradients of the chunk lies a zero, for the step before the first.
         before = notes + 2 * PAIRS * (size + width)
         pull = before + width
         zero = zeros_like(load(scratch, 0))
