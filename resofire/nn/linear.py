@@ -1,10 +1,11 @@
-"""Linear layers that run as operators of ours: on spikes, and on the few real values that enter a network."""
+"""Linear layers that run as operators of ours: on spikes, on real values, and on the few that enter a network."""
 
 import torch
 from torch import Tensor, nn
 
 from ..ops import spike_linear
 from ..ops.checks import require_choice
+from ..ops.dense_linear import dense_linear
 from ..ops.narrow_linear import narrow_linear
 from ..ops.registry import names
 from .neuron import autocast_on
@@ -17,6 +18,13 @@ class InputLinear(nn.Linear):
         if autocast_on(x) or self.bias is None:
             return super().forward(x)
         return narrow_linear(x, self.weight, self.bias)
+
+
+class DenseLinear(nn.Linear):
+    """A Linear on many real values: `nn.Linear`, run by `resofire.ops.dense_linear`; same state dict."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dense_linear(x, self.weight, self.bias)
 
 
 class SpikeLinear(nn.Linear):

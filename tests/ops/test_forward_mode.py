@@ -8,6 +8,7 @@ from neurons import BACKENDS, IDS
 from resofire.nn import SDTCM
 from resofire.ops import lif, moments, prf, spike_linear
 from resofire.ops.narrow_linear import narrow_linear
+from resofire.ops.state_space import state_space
 
 # torch scripts its own formulas at the first use of forward mode.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -18,6 +19,7 @@ OPERATORS = {
     "moments": (lambda x: moments(x)[0], X),
     "narrow_linear": (lambda x: narrow_linear(x, WEIGHT, torch.zeros(4)), X),
     "spike_linear": (lambda w: spike_linear((X > 0.5).float(), w, backend="events"), WEIGHT),
+    "state_space": (lambda x: state_space(x, torch.rand(2, 4, 3), torch.rand(2, 4, 3), torch.rand(3))[0], X),
     "SDTCM": (SDTCM(3), X),
 }
 

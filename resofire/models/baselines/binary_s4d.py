@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...nn import SpatialNeuron, SpikeLinear
+from ...nn import SpatialNeuron
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, SPIKE, Count, count_synapses, rate_of
 from ...nn.firing import Firing
+from ...nn.linear import DenseLinear
 from ...ops import ATan, Surrogate
+from ...ops.dense_linear import dense_linear
 from ...ops.surrogate import spike
 from .s4d import S4D, S4DConfig, count_gelu, count_glu
 
@@ -56,7 +57,6 @@ class BinaryS4D(S4D):
     def __init__(self, features: int, *, threshold: float = 0.5, **settings: Any) -> None:
         super().__init__(features, **settings)
         self.neuron = SpatialNeuron(threshold=threshold, amplitude=False)
-        self.mixer = SpikeLinear(features, 2 * features)
 
     def activate(self, y: Tensor, cu_seqlens: Tensor | None) -> Tensor:
         return self.neuron(y)
@@ -89,12 +89,12 @@ class GSU(S4D):
     def __init__(self, features: int, **settings: Any) -> None:
         super().__init__(features, **settings)
         self.neuron = Ternary()
-        self.mixer = nn.Linear(features, features)
+        self.mixer = DenseLinear(features, features)
         self.gate = nn.Linear(features, features)
         self.log_scale = nn.Parameter(torch.tensor(-0.5 * math.log(features)))
 
     def mix(self, y: Tensor) -> Tensor:
-        return self.mixer(self.neuron(y)) * F.linear(y, self.ternary_gate(), self.gate.bias)
+        return self.mixer(self.neuron(y)) * dense_linear(y, self.ternary_gate(), self.gate.bias)
 
     def ternary_gate(self) -> Tensor:
         """The weights a T(W') [D, D]: 0 or one magnitude."""

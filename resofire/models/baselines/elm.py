@@ -11,7 +11,7 @@ such neuron with many memories. Here each block is one, with norm and shortcut, 
 networks.
 
 The memories feed back through an MLP, which is a loop over time: nothing but the MLP is left in it. The synapses are a
-convolution, and their part of W₁ and the read-out are products over all time steps.
+linear recurrence, and their part of W₁ and the read-out are products over all time steps.
 """
 
 import math
@@ -25,8 +25,12 @@ from torch import Tensor, nn
 from ...nn import BatchNorm, Config
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, Count, count_dense, count_norm, count_residual
-from ...ops.checks import require_count
+from ...nn.linear import DenseLinear
+from ...ops.checks import require_count, state_dtype
 from ...ops.convolution import convolve, powers
+from ...ops.dense_linear import dense_linear
+from ...ops.leaky_memory import Weights, leaky_memory, why_not_compiled
+from ...ops.state_space import state_space, why_not_scan
 from .padded import in_groups
 
 
@@ -89,31 +93,37 @@ class ELM(nn.Module):
         self.logit_tau = nn.Parameter(torch.logit(share))
         self.into = nn.Linear(features + size, width)
         self.update = nn.Linear(width, size)
-        self.out = nn.Linear(size, features)
+        self.out = DenseLinear(size, features)
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
         """The stream after the block, for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
         if u.shape[1] == 0:
             return u
-        return u + self.out(in_groups(self.memories, self.norm(u), cu_seqlens, together=True))
+        seen, _ = self.into.weight.split((self.features, self.size), 1)
+        drive = dense_linear(self.synapses(self.norm(u), cu_seqlens), seen, self.into.bias)
+        weights = self.loop_weights()
+        if why_not_compiled(drive) is None:
+            return u + self.out(leaky_memory(drive, weights, cu_seqlens))
+        return u + self.out(in_groups(lambda x: memories(x, weights), drive, cu_seqlens, together=True))
 
-    def memories(self, x: Tensor) -> Tensor:
-        """m_t of all steps, [B, T, D] to [B, T, d]."""
-        decay = torch.full((1,), math.exp(-1 / self.tau), dtype=x.dtype, device=x.device)
-        synapses = convolve(F.relu(self.weight) * x, powers(decay, x.shape[1]))
-        seen, fed_back = self.into.weight.split((self.features, self.size), 1)
-        drive = F.linear(synapses, seen, self.into.bias)
+    def synapses(self, x: Tensor, cu_seqlens: Tensor | None) -> Tensor:
+        """s_t of all steps, [B, T, D]."""
+        x, decay = F.relu(self.weight) * x, math.exp(-1 / self.tau)
+        if why_not_scan(x) is not None:
+            table = powers(torch.full((1,), decay, dtype=x.dtype, device=x.device), x.shape[1])
+            return in_groups(lambda group: convolve(group, table[: group.shape[1]]), x, cu_seqlens)
+        # A state space with one real state.
+        decays, ones = (torch.zeros(2, 1, x.shape[-1], dtype=state_dtype(x)) for _ in range(2))
+        decays[0], ones[0] = decay, 1.0
+        return state_space(x, decays, ones, torch.zeros_like(ones[0, 0]), cu_seqlens=cu_seqlens)[0]
+
+    def loop_weights(self) -> Weights:
+        """What the loop over time multiplies with."""
+        _, fed_back = self.into.weight.split((self.features, self.size), 1)
         kappa = torch.exp(-1 / (1 + (self.longest - 1) * torch.sigmoid(self.logit_tau)))
         # f's inner factor is part of the weights here, its outer one of the gain.
         update, bias = self.update.weight * (2 / 3), self.update.bias * (2 / 3)
-        moved = 1.7159 * self.gain * (1 - kappa)
-        kept, rows = x.new_zeros(x.shape[0], self.size), []
-        for now in drive.unbind(1):
-            kept = kappa * kept
-            hidden = torch.relu(torch.addmm(now, kept, fed_back.T))
-            kept = torch.addcmul(kept, moved, torch.tanh(torch.addmm(bias, hidden, update.T)))
-            rows.append(kept)
-        return torch.stack(rows, 1)
+        return Weights(kappa, fed_back, update, bias, 1.7159 * self.gain * (1 - kappa))
 
     def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
         """Count the parts of the block, see `resofire.nn.counts`."""
@@ -136,3 +146,14 @@ class ELM(nn.Module):
             count_dense(self.out, f"{name}.out", "channel linear", steps),
             count_residual(f"{name}.shortcut", width, steps),
         ]
+
+
+def memories(drive: Tensor, weights: Weights) -> Tensor:
+    """m_t of all steps, from W₁'s part of the synapses [B, T, hidden] to [B, T, d], as a loop under autograd."""
+    kept, rows = drive.new_zeros(drive.shape[0], weights.kappa.shape[0]), []
+    for now in drive.unbind(1):
+        kept = weights.kappa * kept
+        hidden = torch.relu(torch.addmm(now, kept, weights.feedback.T))
+        kept = torch.addcmul(kept, weights.gain, torch.tanh(torch.addmm(weights.bias, hidden, weights.update.T)))
+        rows.append(kept)
+    return torch.stack(rows, 1)

@@ -9,13 +9,16 @@ the block in every task (there, a choice of each task), and dropout of single va
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...nn import BatchNorm, Config
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, Count, count_dense, count_norm, count_residual
+from ...nn.linear import DenseLinear
 from ...nn.sdtcm import require_share
+from .dropout import dropped
 from .state_space import StateSpace
 
 
@@ -67,12 +70,12 @@ class S4D(nn.Module):
         self.features, self.dropout = features, dropout
         self.norm = BatchNorm(features)
         self.space = StateSpace(features, states=states, init=init, delta=delta, bidirectional=bidirectional)
-        self.mixer = nn.Linear(features, 2 * features)
+        self.mixer = DenseLinear(features, 2 * features)
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
         """The stream after the block, for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
         y = self.activate(self.space(self.norm(u), cu_seqlens=cu_seqlens), cu_seqlens)
-        return u + F.dropout(self.mix(y), self.dropout, self.training)
+        return u + dropped(self.mix(y), self.dropout, self.training)
 
     def activate(self, y: Tensor, cu_seqlens: Tensor | None) -> Tensor:
         """What the channel mixer receives of the state space's output."""
@@ -80,7 +83,9 @@ class S4D(nn.Module):
 
     def mix(self, y: Tensor) -> Tensor:
         """The channel mixer."""
-        return F.glu(self.mixer(y), -1)
+        value, gate = self.mixer(y).chunk(2, -1)
+        # As F.glu, whose backward pass takes the sigmoid of half a row at a time.
+        return value * torch.sigmoid(gate.contiguous())
 
     def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
         """Count the parts of the block, see `resofire.nn.counts`."""

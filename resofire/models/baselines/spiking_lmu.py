@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from ...nn import LIF, BatchNorm, Config, SpikeLinear
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, Count, count_norm, count_residual, count_synapses, rate_of
+from ...nn.linear import DenseLinear
 from ...ops.checks import require_count
 from ...ops.convolution import convolve
 from .padded import in_groups
@@ -68,10 +69,10 @@ class SpikingLMU(nn.Module):
         self.norms = nn.ModuleDict({name: BatchNorm(width) for name, width in widths.items()})
         self.neurons = nn.ModuleDict({name: LIF(width, tau=tau) for name, width in widths.items()})
         self.query = SpikeLinear(features, 1)
-        self.hidden = SpikeLinear(memory + features, features)
-        self.out = SpikeLinear(features, features)
-        self.wide = SpikeLinear(features, wide)
-        self.narrow = SpikeLinear(wide, features)
+        self.hidden = DenseLinear(memory + features, features)
+        self.out = DenseLinear(features, features)
+        self.wide = DenseLinear(features, wide)
+        self.narrow = DenseLinear(wide, features)
         self.out_norm, self.narrow_norm = BatchNorm(features), BatchNorm(features)
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:

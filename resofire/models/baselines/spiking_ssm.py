@@ -25,11 +25,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...nn import LIF, SpikeLinear
+from ...nn import LIF
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, Count
 from ...ops import Triangle
 from ...ops.surrogate import spike
+from ...ops.window_mlp import by_convolution, why_not_compiled, window_mlp
 from .binary_s4d import count_spiking_glu
 from .padded import in_groups
 from .s4d import S4D, S4DConfig
@@ -65,7 +66,6 @@ class SpikingSSM(S4D):
         super().__init__(features, **settings)
         self.neuron = LIF(features, tau=1 / (1 - BETA), reset="hard", surrogate=Triangle(1.0))
         self.log_threshold = nn.Parameter(torch.zeros(features))
-        self.mixer = SpikeLinear(features, 2 * features)
         self.sdn = SDN() if sdn else None
 
     def activate(self, y: Tensor, cu_seqlens: Tensor | None) -> Tensor:
@@ -73,7 +73,7 @@ class SpikingSSM(S4D):
         if self.sdn is None or not self.training or x.shape[1] == 0:
             return self.neuron(x, cu_seqlens=cu_seqlens)
         with torch.no_grad():
-            rest = in_groups(self.sdn, x, cu_seqlens)
+            rest = self.sdn(x, cu_seqlens)
         return self.neuron._fired(spike(x + rest - 1, self.neuron.surrogate))
 
     def count_mixer(self, name: str, steps: float, rates: Mapping[str, float]) -> list[Count]:
@@ -83,23 +83,20 @@ class SpikingSSM(S4D):
 
 
 class SDN(nn.Module):
-    """The surrogate dynamic network: currents [B, T, N] to predictions of β m_{t-1}. Its weights are not trained."""
+    """The surrogate dynamic network: currents [B, T, N], or packed, to predictions of β m_{t-1}, without a gradient."""
 
     def __init__(self) -> None:
         super().__init__()
         for name, value in safetensors.torch.load_file(WEIGHTS).items():
             self.register_buffer(name, value)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @torch.no_grad()
+    def forward(self, x: Tensor, cu_seqlens: Tensor | None = None) -> Tensor:
         names = ("window", "window_bias", "read", "read_bias")
-        return predict(x, *(self.get_buffer(name).to(x.dtype) for name in names))
-
-
-def predict(x: Tensor, window: Tensor, window_bias: Tensor, read: Tensor, read_bias: Tensor) -> Tensor:
-    """SDN(x) [B, T, N], with W₁ [HIDDEN, WINDOW], b₁, w₂ and b₂."""
-    image = F.pad(x, (0, 0, WINDOW - 1, 0))[:, None]
-    hidden = F.relu(F.conv2d(image, window[:, None, :, None], window_bias))
-    return F.conv2d(hidden, read[None, :, None, None], read_bias)[:, 0]
+        weights = [self.get_buffer(name).to(x.dtype) for name in names]
+        if why_not_compiled(x) is None:
+            return window_mlp(x, *weights, cu_seqlens=cu_seqlens)
+        return in_groups(lambda group: by_convolution(group, *weights), x, cu_seqlens)
 
 
 def fit(steps: int = 3_000, seed: int = 0) -> dict[str, Tensor]:
@@ -120,7 +117,7 @@ def fit(steps: int = 3_000, seed: int = 0) -> dict[str, Tensor]:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
         x = torch.randn(512, 48, 1, generator=generator)
-        loss = F.mse_loss(predict(x, **weights), carried(x))
+        loss = F.mse_loss(by_convolution(x, **weights), carried(x))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

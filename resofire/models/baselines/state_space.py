@@ -14,8 +14,9 @@ in for S4-LegS here.
 
 Bidirectional: a second C reads the states of the reversed sequence, one step ahead, so that no step counts twice.
 
-The recurrence is a convolution with the real kernel K_k = 2 Re Σ C B̄ Ā^k. Ā^k for all k would be [T, D, n]: instead,
-with k = a i + j, the kernel is a product of two tables of about √T rows, [T/a, 2n] by [2n, a] for each channel.
+On a CPU the recurrence runs as a fused scan, `resofire.ops.state_space`. Elsewhere, and without Numba, it is a
+convolution with the real kernel K_k = 2 Re Σ C B̄ Ā^k. Ā^k for all k would be [T, D, n]: instead, with k = a i + j, the
+kernel is a product of two tables of about √T rows, [T/a, 2n] by [2n, a] for each channel.
 """
 
 import math
@@ -26,8 +27,9 @@ from torch import Tensor, nn
 
 from ...nn.counts import NUMBER, Count
 from ...nn.neuron import sample
-from ...ops.checks import require_choice, require_count
+from ...ops.checks import require_choice, require_count, state_dtype
 from ...ops.convolution import convolve
+from ...ops.state_space import state_space, why_not_scan
 from .padded import in_groups
 
 INITS = ("legs", "lin")
@@ -74,6 +76,33 @@ class StateSpace(nn.Module):
         """y for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
         if x.shape[1] == 0:
             return x
+        return self.scanned(x, cu_seqlens) if why_not_scan(x) is None else self.convolved(x, cu_seqlens)
+
+    def scanned(self, x: Tensor, cu_seqlens: Tensor | None) -> Tensor:
+        """y as a recurrence."""
+        decay, weights = (each.to(state_dtype(x)) for each in self.coefficients())
+        ahead = weights[:, 1] if self.directions == 2 else None
+        through = self.through.to(state_dtype(x))
+        return state_space(x, decay, weights[:, 0], through, ahead=ahead, cu_seqlens=cu_seqlens)[0]
+
+    def coefficients(self) -> tuple[Tensor, Tensor]:
+        """Ā [2, n, D] and 2 C B̄ [2, directions, n, D] as real and imaginary parts, in float64.
+
+        A slow decay is close to 1, where float32 would lose digits of A before the recurrence begins.
+        """
+        delta = self.log_delta.double().exp()[:, None]
+        damping, frequency = self.log_decay.double().exp(), self.frequency.double()
+        size, angle = torch.exp(-delta * damping), delta * frequency
+        re, im = size * torch.cos(angle), size * torch.sin(angle)
+        # B̄ = (Ā - 1) conj(A) / |A|², conj(A) = -damping - i frequency
+        norm = damping.square() + frequency.square()
+        b_re, b_im = (frequency * im - damping * (re - 1)) / norm, -(damping * im + frequency * (re - 1)) / norm
+        c_re, c_im = 2 * self.read.double()
+        weights = torch.stack((c_re * b_re - c_im * b_im, c_re * b_im + c_im * b_re))
+        return torch.stack((re, im)).transpose(-1, -2), weights.transpose(-1, -2)
+
+    def convolved(self, x: Tensor, cu_seqlens: Tensor | None) -> Tensor:
+        """y as a convolution."""
         longest = x.shape[1] if cu_seqlens is None else int(cu_seqlens.diff().max())
         kernels = self.kernels(longest)
 

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...nn import SpikeLinear
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, SPIKE, Count
 from ...nn.firing import Firing
 from ...ops import Rectangle
 from ...ops.surrogate import spike
 from .binary_s4d import count_spiking_glu
+from .dropout import dropped
 from .s4d import S4D, S4DConfig
 
 
@@ -48,14 +48,13 @@ class StochasticS4(S4D):
     def __init__(self, features: int, **settings: Any) -> None:
         super().__init__(features, **settings)
         self.neuron = SpikeSampler()
-        self.mixer = SpikeLinear(features, 2 * features)
         with torch.no_grad():
             self.norm.weight.fill_(0.25)
             self.norm.bias.fill_(0.5)
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
         y = self.activate(self.space(u, cu_seqlens=cu_seqlens), cu_seqlens)
-        mixed = torch.nn.functional.dropout(self.mix(y), self.dropout, self.training)
+        mixed = dropped(self.mix(y), self.dropout, self.training)
         return self.norm(u + mixed).clamp(0, 1)
 
     def activate(self, y: Tensor, cu_seqlens: Tensor | None) -> Tensor:

@@ -11,7 +11,6 @@ Attention is PyTorch's `scaled_dot_product_attention`, for packed sequences one 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +19,10 @@ from torch import Tensor, nn
 from ...nn import Config
 from ...nn.config import settings_of
 from ...nn.counts import NUMBER, Count, count_dense, count_residual
+from ...nn.linear import DenseLinear
 from ...nn.sdtcm import require_share
 from ...ops.checks import require_count
+from .dropout import dropped
 from .s4d import count_gelu
 
 # Slowest rotation, in radians per step: 1 / BASE.
@@ -70,10 +71,10 @@ class Transformer(nn.Module):
         require_share("Transformer", "dropout", dropout)
         self.features, self.heads, self.bidirectional, self.dropout = features, heads, bidirectional, dropout
         self.norm, self.mlp_norm = nn.LayerNorm(features), nn.LayerNorm(features)
-        self.project = nn.Linear(features, 3 * features)
-        self.out = nn.Linear(features, features)
-        self.wide = nn.Linear(features, wider * features)
-        self.narrow = nn.Linear(wider * features, features)
+        self.project = DenseLinear(features, 3 * features)
+        self.out = DenseLinear(features, features)
+        self.wide = DenseLinear(features, wider * features)
+        self.narrow = DenseLinear(wider * features, features)
 
     def forward(self, u: Tensor, *, cu_seqlens: Tensor | None = None) -> Tensor:
         """The stream after the block, for whole sequences [B, T, D], or packed [1, S, D] with `cu_seqlens`."""
@@ -83,9 +84,9 @@ class Transformer(nn.Module):
         if cu_seqlens is None:
             mixed = self.attend(projected)
         else:
-            bounds = cu_seqlens.tolist()
-            pieces = [self.attend(projected[:, start:end]) for start, end in pairwise(bounds) if end > start]
-            mixed = torch.cat(pieces, 1)
+            # Not slices: the gradient of each would be as large as the whole.
+            pieces = projected.split(cu_seqlens.diff().tolist(), 1)
+            mixed = torch.cat([self.attend(piece) for piece in pieces if piece.shape[1]], 1)
         r = u + self._drop(self.out(mixed))
         return r + self._drop(self.narrow(F.gelu(self.wide(self.mlp_norm(r)))))
 
@@ -97,7 +98,7 @@ class Transformer(nn.Module):
         return mixed.transpose(1, 2).flatten(-2)
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropped(x, self.dropout, self.training)
 
     def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
         """Count the parts of the block for one sequence of `steps`, see `resofire.nn.counts`.

@@ -22,6 +22,7 @@ from resofire.models.baselines import (
     StochasticS4Config,
     TransformerConfig,
 )
+from resofire.models.baselines.dropout import dropped
 from resofire.models.baselines.spiking_ssm import SDN, carried
 from resofire.models.baselines.state_space import StateSpace, legs_frequencies
 from resofire.nn import BatchNorm, fire_rates
@@ -260,3 +261,22 @@ def test_bad_settings_are_refused_with_a_sentence(make, sentence):
 def test_a_network_without_step_says_so_when_it_is_streamed():
     with pytest.raises(RuntimeError, match=r"blocks\.0 cannot be streamed, S4D has no `step`"):
         network("s4d").eval().init_state(1)
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean():
+    x = torch.ones(1, 1000, 301, dtype=torch.float64, requires_grad=True)
+    y = dropped(x, 0.1, True)
+    kept = y != 0
+    # Five standard errors of 301,000 draws; no row or column is dropped as a whole.
+    assert abs(float(kept.double().mean()) - 0.9) < 5 * (0.09 / x.numel()) ** 0.5
+    assert 0.8 < float(kept.double().mean(1).min()) <= float(kept.double().mean(1).max()) < 1
+    torch.testing.assert_close(y[kept], torch.full_like(y[kept], 1 / 0.9), rtol=1e-4, atol=0)
+    torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], y)
+    assert not torch.equal(dropped(x, 0.1, True), y)
+    torch.manual_seed(5)
+    first = dropped(x, 0.5, True)
+    torch.manual_seed(5)
+    assert torch.equal(dropped(x, 0.5, True), first)
+    assert torch.equal(dropped(x, 0.1, False), x)
+    assert torch.equal(dropped(x, 0.0, True), x)
+    assert dropped(x[:, :0], 0.1, True).shape == (1, 0, 301)
