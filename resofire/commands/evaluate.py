@@ -57,14 +57,14 @@ class Evaluate:
         if self.json:
             print(json.dumps({**result, "same as recorded": recorded and same}, indent=2))
             return 0 if same else 1
-        print(train.report(Path(self.model), result))
-        if recorded is None and self.data is None:
-            if (run.folder / RESULT).exists():
-                print(f"{run.folder / RESULT} is damaged; write it again with: resofire train --resume {self.model}")
-            else:
-                print("the run is not finished, this is its best network so far")
-        elif recorded is not None:
+        if recorded is not None:
             print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
+        elif self.data is None and (run.folder / RESULT).exists():
+            print(f"{run.folder / RESULT} is damaged; write it again with: resofire train --resume {self.model}")
+        elif self.data is None:
+            print("the run is not finished, this is its best network so far")
+        # The accuracies come last, here as after a training.
+        print(train.report(Path(self.model), result))
         return 0 if same else 1
 
     def _task(self, run: Run) -> Any:
