@@ -16,14 +16,14 @@ from torch import nn
 
 from benchmarks import baselines, events, peer_layers, peers, ucr
 from benchmarks.clock import Table
-from resofire.commands.bench import Bench, page
+from benchmarks.figures import draw_events, draw_peers, page
+from resofire.commands.bench import Bench
 from resofire.commands.usage import UsageError
 from resofire.compare import NETWORKS
 from resofire.data import from_arrays
 from resofire.nn import fire_rates
 from resofire.ops import lif
 from resofire.plot import save
-from resofire.plot.bench import draw_events, draw_peers
 
 
 def installed(name):
