@@ -19,10 +19,10 @@ def benchmark(name: str) -> ModuleType:
         name: The module, such as "peers".
 
     Raises:
-        NotACloneError: There is no such folder beside the package.
+        NotACloneError: There is no such folder next to the package.
     """
     if not (ROOT / "benchmarks" / "clock.py").is_file():
-        raise NotACloneError(f"benchmarks run from a clone of the repository; there is none around {ROOT / 'resofire'}")
+        raise NotACloneError(f"benchmarks need a clone of the repository; {ROOT / 'resofire'} is installed without one")
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     return importlib.import_module(f"benchmarks.{name}")

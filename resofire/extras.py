@@ -17,7 +17,7 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 def require(extra: str, owner: str) -> None:
-    """Refuse to go on without the packages of an extra, before one of them fails to import.
+    """Raise unless the packages of an extra are installed, before one of them fails to import.
 
     Args:
         extra: One of EXTRAS.

@@ -25,7 +25,7 @@ class Bench:
     json: File = None
     """Also write the results to this file."""
     figure: File = None
-    """Also draw them, for peers and events: FIGURE.png, FIGURE.svg and the page FIGURE.md with the table."""
+    """Also draw them (peers and events only): FIGURE.png, FIGURE.svg and FIGURE.md with the table."""
     quick: Switch = False
     """A short run with fewer sizes and repeats."""
 

@@ -28,7 +28,7 @@ class Data:
     """Folder with the files of the data set, directly or in a sub-folder named after it. Default: the environment
     variable RESOFIRE_DATA, else a download."""
     png: File = None
-    """Draw some samples into this file. Default for show without --json: NAME.png."""
+    """Draw some samples to this file. Default: NAME.png for show, unless --json is set."""
     json: Switch = False
     """Print JSON."""
 

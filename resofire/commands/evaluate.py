@@ -18,12 +18,12 @@ Word = Annotated[str | None, tyro.conf.arg(metavar="PATH", help_behavior_hint=""
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate a trained network and compare with its recorded result."""
+    """Evaluate a trained network and compare it with the recorded result."""
 
     model: Model
     """A shipped network or a run folder."""
     data: Word = None
-    """Evaluate on these files instead, read as those of resofire fit were; a file, or a folder for each class."""
+    """Evaluate on these files instead, read as by resofire fit: a file, or a folder of classes."""
     missing: Annotated[str | None, tyro.conf.arg(metavar="HOW", help_behavior_hint="")] = None
     """Missing values in --data: refuse, zero, previous or interpolate. Default: as for resofire fit."""
     data_dir: Folder = None
@@ -31,7 +31,7 @@ class Evaluate:
     json: Switch = False
     """Print JSON."""
     fixed_point: Switch = False
-    """Compare fixed point of every width with float instead: accuracy and spikes on the test split."""
+    """Compare fixed point at every bit width with float instead: accuracy and spikes on the test split."""
     count: Count = None
     """Number of test sequences for --fixed-point. Default: all."""
 

@@ -29,7 +29,7 @@ Count = Annotated[int | None, _shown_as("INT")]
 Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 
 NOUNS = {int: "an integer", float: "a number", type(None): "None"}
-FOOTER = "Every command accepts --import MODULE (repeatable), which imports a module of yours first."
+FOOTER = "Every command accepts --import MODULE (repeatable) to import your own classes first."
 
 
 def parse(kind: type[Kind], arguments: Sequence[str], program: str, default: Kind | None = None) -> Kind:
@@ -83,12 +83,12 @@ def _sentence(event: events.ParseErrorEvent, command: Any, arguments: Sequence[s
     if isinstance(event, events.MissingArgs):
         if event.unrecognized_tokens:
             return _unknown(event.unrecognized_tokens, command)
-        return _lacking(event.missing_arguments[0].arg)
+        return _missing_argument(event.missing_arguments[0].arg)
     if isinstance(event, events.InvalidChoice):
         return f"{event.argument.display_name()} must be one of {', '.join(event.choices)}, got {event.value!r}"
     if isinstance(event, events.BadValue) and event.offending_value is None:
         if event.argument.is_positional():
-            return _lacking(event.argument)
+            return _missing_argument(event.argument)
         return f"{event.argument.display_name()} needs a value"
     if isinstance(event, events.InstantiationFailure):
         if event.argument is None:
@@ -105,8 +105,8 @@ def _unknown(tokens: Sequence[str], command: Any) -> str:
     return f"unexpected argument {tokens[0]!r}"
 
 
-def _lacking(argument: Any) -> str:
-    """An argument that was not given, with the first sentence of its help."""
+def _missing_argument(argument: Any) -> str:
+    """The message about a missing argument, with the first sentence of its help."""
     name = argument.field.extern_name.upper() if argument.is_positional() else argument.display_name()
     text = argument.field.helptext
     sentence = " ".join((text() if callable(text) else text or "").split()).split(". ")[0].rstrip(".")

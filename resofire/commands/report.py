@@ -20,7 +20,7 @@ PAGE = "report.html"
 
 @dataclass(frozen=True)
 class Report:
-    """Write an HTML page about a run, or one that compares several."""
+    """Write an HTML report about a run, or a comparison of several runs."""
 
     runs: Runs = ()
     """Run folders or shipped networks. One gives a page about it, several a comparison."""
@@ -28,9 +28,9 @@ class Report:
     """The file to write. Default: report.html in the run folder, report-NAME.html here for a shipped network,
     comparison.html here for several runs."""
     samples: Numbers = ()
-    """Numbers of the sequences whose spikes are drawn. Default: some right answers and the most confident mistake."""
+    """Indices of the sequences whose spikes are drawn. Default: some correct ones and the most confident mistake."""
     count: Count = None
-    """Number of test sequences to read. Default: all, up to 8 million time steps."""
+    """Number of test sequences to evaluate. Default: all, up to 8 million time steps."""
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
 
@@ -89,7 +89,7 @@ def request(
     folder: Path, data_dir: Path | None = None, count: int | None = None, samples: tuple[int, ...] = (),
     progress: Any = lambda line: None,
 ) -> Any:  # fmt: skip
-    """What the page of a run shows besides what its folder holds: the paper's fire rates, the command to reproduce."""
+    """What a report needs besides the run folder: the paper's fire rates and the command that reproduces the run."""
     from .. import report, train
 
     try:

@@ -1,4 +1,4 @@
-"""What the commands about a trained network share: its run, its weights and its data."""
+"""Shared by the commands about a trained network: open its run, its weights and its data."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,7 +112,7 @@ def load_task(config: Any, data_dir: Path | None) -> Any:
 
 
 def open_samples(folder: Path) -> Any:
-    """The sample sequences beside a network, a data.Task with the split train; None if it has none."""
+    """The sample sequences stored with a network, a data.Task with the split train; None if it has none."""
     from .. import train
 
     try:
@@ -122,7 +122,7 @@ def open_samples(folder: Path) -> Any:
 
 
 class Known(NamedTuple):
-    """What a run knows about its data besides the data themselves."""
+    """Metadata of a run's data."""
 
     class_names: tuple[str, ...] | None = None
     ranges: Any = None  # low and high [inputs], arrays; None if unknown

@@ -24,20 +24,20 @@ class Stream:
     model: Model
     """A shipped network, a run folder or a weights file, also an exported one."""
     file: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FILE]", help_behavior_hint="")] = None
-    """Numbers separated by spaces, commas, semicolons or line ends, with one line per step if a step has several, and
-    perhaps a header; a wav; or an npy of shape [steps] or [steps, inputs]. Default, or -: standard input."""
+    """Text with numbers (one line per step if a step has several; a header is skipped), a wav, or an npy of shape
+    [steps] or [steps, inputs]. Default, or -: standard input."""
     readout: Readout = None
-    """How scores come about over time: mean, last, or for signals that never end leaky:STEPS (a mean that forgets) or
+    """How scores are pooled over time: mean, last, or for endless signals leaky:STEPS (a mean that forgets) or
     window:STEPS (the mean of the last steps). Default: as the network was trained."""
     chunk: int = 64
-    """Most steps that are read before the network runs."""
+    """Maximum number of steps to read before the network runs."""
     text: Switch = False
     """Read the input as text, for networks that read characters."""
     data_dir: Folder = None
-    """Folder with the files of the data set, for --text with a network that has no sample sequences; see resofire data
+    """Folder with the files of the data set, for --text with a network without sample sequences; see resofire data
     --help."""
     json: Switch = False
-    """Print the result as JSON and nothing before it."""
+    """Print only the final result, as JSON."""
 
     def run(self) -> int:
         from .. import deploy
@@ -261,7 +261,7 @@ def _outside(values: Any, ranges: Any) -> tuple[int, str] | None:
     step, channel = np.argwhere(bad)[0]
     where = f"input {channel}" if len(low) > 1 else "the input"
     return int(step), (
-        f"{where} is {values[step, channel]:.6g}, outside of what the network was trained on, {low[channel]:.6g} to "
+        f"{where} is {values[step, channel]:.6g}, outside the range of the training data, {low[channel]:.6g} to "
         f"{high[channel]:.6g}"
     )
 

@@ -1,4 +1,4 @@
-"""Raw files of data sets: found in the user's folder under any usual name and compression, or downloaded and checked.
+"""Raw files of data sets: located in the user's folder under any usual name and compression, or downloaded.
 
 Nothing is unpacked to disk: members of an archive are read one by one, so that no archive can write anywhere.
 """

@@ -48,7 +48,7 @@ def identity(place: Path) -> str:
     if place.is_dir():
         for file in sorted((place / "metadata").glob("*.npy")):
             digest.update(file.name.encode())
-            with contextlib.suppress(OSError), file.open("rb") as stream:  # told when it is read
+            with contextlib.suppress(OSError), file.open("rb") as stream:  # reported when it is read
                 while piece := stream.read(1 << 20):
                     digest.update(piece)
         _, *sizes = files.identity(place)

@@ -1,4 +1,4 @@
-"""The cache of prepared data: memory-mapped arrays beside a manifest, made once and opened at once.
+"""The cache of prepared data: memory-mapped arrays with a manifest, made once and opened quickly.
 
 A set is prepared in a folder with a temporary name, renamed when it is complete. A lock makes a second process wait for
 the first and then open its result. The next preparation removes what an interrupted one left behind.
@@ -157,7 +157,7 @@ class _Damaged(Exception):
 
 
 def _intact(folder: Path, settings: dict[str, Any], remedy: str = "") -> Prepared | None:
-    """What a folder holds; None if there is nothing or, which is said with its remedy, it is damaged."""
+    """The prepared set in a folder; None if there is none or if it is damaged, which is reported with `remedy`."""
     try:
         return _open(folder, settings)
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-# Bends are sampled at so many nodes along each side, from edge to edge.
+# Nodes along each side, from edge to edge, at which bends are sampled.
 NODES = 5
 
 

@@ -144,7 +144,7 @@ class Folded:
     tokens: bool
     layers: tuple[Layer, ...]
     pool: str
-    """How the scores come about: mean, last, none, leaky or window, see the top of this file."""
+    """How z is pooled over time: mean, last, none, leaky or window, see the top of this file."""
     head: Array
     """[last D, classes]: scores = pooled z · head + bias."""
     bias: Array

@@ -1,4 +1,4 @@
-"""Linear layers that run as operators of ours: on spikes, and on the few real values that enter a network."""
+"""Linear layers with operators of their own: on spikes, and on the few real values that enter a network."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Accuracy, size, fire rate and energy of the shipped networks of the Long Range Arena, beside the paper's."""
+"""Accuracy, size, fire rate and energy of the shipped networks of the Long Range Arena, and the paper's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ PARAMETERS = {"ListOps": "272k", "Text": "830k", "Retrieval": "1.1M", "Image": "
 def energies(titles: Mapping[str, str], accuracies: Mapping[str, float]) -> list[dict[str, Any]]:
     """Compute a row for each shipped network of these tasks and one for each task's network in the paper.
 
-    Fire rates of ours are those recorded on the test split. Lengths are the paper's, which are padded, so that the
+    Our fire rates are those recorded on the test split. Lengths are the paper's, which are padded, so that the
     energies can be compared.
 
     Args:

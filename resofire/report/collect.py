@@ -1,4 +1,4 @@
-"""Everything that the page of a run shows, as plain values. What cannot be had is a sentence in its place."""
+"""Collect everything that the page of a run shows, as plain values; a missing part is replaced by a sentence."""
 
 import datetime
 import os

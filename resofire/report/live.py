@@ -86,7 +86,7 @@ class Live:
         return True
 
     def follow(self, stop: threading.Event, seconds: float = 1.0) -> None:
-        """Refresh until told to stop; a folder that cannot be read leaves the page as it is."""
+        """Refresh until `stop` is set; if the folder cannot be read, the page stays as it is."""
         while not stop.wait(seconds):
             try:
                 self.refresh()

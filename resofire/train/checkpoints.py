@@ -97,7 +97,7 @@ def fault(state: dict[str, Any], model: nn.Module, *, averaged: bool, steps: int
         if state[name] is not None and not state[name].keys() >= keys:
             return f"{name} lacks {', '.join(sorted(keys - state[name].keys()))}"
     if averaged != (state["average"] is not None):
-        return "average is missing" if averaged else "average is there, the run has none"
+        return "average is missing" if averaged else "it has an average, the run has none"
     expected = {name: list(value.shape) for name, value in model.state_dict().items()}
     for part in ("model", "average") if averaged else ("model",):
         shapes = {name: list(value.shape) for name, value in state[part].items() if torch.is_tensor(value)}

@@ -114,7 +114,7 @@ def sample(split: Split) -> Batch:
 
 
 def source_line(error: BaseException) -> str:
-    """Where in a user's own code an error was raised, as " (file.py, line 7)"; nothing for errors of ours."""
+    """Where in a user's own code an error was raised, as " (file.py, line 7)"; empty for errors in this package."""
     ours = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*ours, "<"))]

@@ -174,7 +174,7 @@ def resume(
         loss: The same as in `train`, as are `optimizer` and `callbacks`.
         optimizer: See `loss`.
         callbacks: See `loss`.
-        devices: Processes on this machine; None is as many as before.
+        devices: Processes on this machine; None: the same number as before.
 
     Returns:
         The folder and the result.

@@ -31,7 +31,7 @@ KINDS: dict[str, Callable[[Path, Settings], Recordings | None]] = {
 READING = ("label", "id", "per_step", "separator", "bin", "pool", "units", "rate", "frame", "missing", "padded")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = ("train", "test", "validation")
-# Sound is framed so that recordings have at most so many steps on average, see docs/experiments/spoken-digits.md.
+# Sound is framed so that recordings have at most this many steps on average, see docs/experiments/spoken-digits.md.
 SOUND = 500
 
 

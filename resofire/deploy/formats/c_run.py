@@ -16,7 +16,7 @@ from .c_literals import lines
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
 COMPILERS = ("cc", "gcc", "clang")
-# The test that comes with an export has sequences of at most so many steps and numbers.
+# Limits of the test that comes with an export: sequences, their steps and their numbers.
 TEST_SEQUENCES, TEST_STEPS, TEST_NUMBERS = 3, 200, 3_000
 
 # Names without an underscore: none is one of the header's, whatever those begin with.
