@@ -105,7 +105,8 @@ class PRF(Neuron, config_class=PRFConfig):
         reset_gradient: Whether the spike in the reset carries a gradient: "detached" (no) or "full".
         surrogate: The derivative used for the spike.
         backend: How it runs, see `resofire.ops.prf`.
-        evenly_spaced: Evenly spaced over each range, in random order, instead of sampled.
+        evenly_spaced: Evenly spaced over each range, in random order, instead of sampled. Better where inputs come in
+            a random order, not elsewhere (docs/experiments/initial-delta-theta.md).
         gain: Factor of the current: "delta", as in the paper, or "unit", so that the stationary real potential has
             standard deviation 1 for unit-variance white input, however long the memory.
         resonators: Resonators per neuron; more than 1 make a `DRF`, with a trained mix.

@@ -66,7 +66,8 @@ class SDTCM(nn.Module):
         positional_bias: The initial biases of the pre-norm put the resting potential of each slow PRF at this distance
             from 0, so that its decay towards rest encodes the time. Slow are channels whose memory τ/Δ is at least
             BIASED_MEMORY steps. Exact without a reset; averaged over both neurons of a bidirectional block. 0: no bias,
-            as in the paper.
+            as in the paper. Better where inputs come in a random order
+            (docs/experiments/positional-bias-slow-channels.md).
         gradient_dtype: "float32", or "bfloat16": the fused block then rounds the dense products that give the gradient
             of its spikes. Faster on a CPU with AVX512-BF16 or AMX, refused on others; without effect on a composed
             block and in float64.
