@@ -33,16 +33,13 @@ FOOTER = "Every command accepts --import MODULE (repeatable) to import your own 
 
 
 def parse(kind: type[Kind], arguments: Sequence[str], program: str, default: Kind | None = None) -> Kind:
-    """Parse the flags of one command.
+    """Parse the flags of one command; raises UsageError.
 
     Args:
         kind: The command's dataclass.
         arguments: What follows the program.
         program: The words before the flags, such as "resofire train digits".
         default: An instance whose fields are the defaults, nested configs included.
-
-    Raises:
-        UsageError: The arguments cannot be used.
     """
 
     command = program.split()[1]

@@ -168,16 +168,13 @@ def named_classes(names: Any) -> tuple[str, ...] | None:
 
 
 def sequences(split: Any, count: int | None, *, first: int = 0, shuffle: bool = True) -> tuple[list[Any], list[Any]]:
-    """Some sequences of a split and their labels, in a fixed shuffled order.
+    """Sequences [T, C] or [T] of a split and their labels [] or [T], as NumPy arrays, in a fixed shuffled order.
 
     Args:
         split: A data.Split.
         count: How many; None for all from `first` on.
         first: The position in the shuffled order to begin at.
         shuffle: False takes them as they are stored; `open_samples` has them in that order already.
-
-    Returns:
-        Sequences [T, C] or [T], and labels [] or [T], as NumPy arrays.
     """
     import numpy as np
 

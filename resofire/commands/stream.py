@@ -206,12 +206,9 @@ def framed(chunks: Iterable[Any], frame: int) -> Iterator[Any]:
 
 
 def chunked(lines: Iterable[Sequence[Any]], size: int, *, at_once: bool) -> Iterator[Sequence[Any]]:
-    """Cut the steps of lines into chunks; each step is copied at most twice, however long its line.
+    """Cut the steps of lines into chunks of `size`; each step is copied at most twice, however long its line.
 
-    Args:
-        lines: The steps of each line.
-        size: Steps in a chunk.
-        at_once: Yield the last, shorter chunk of every line instead of filling it from the next line.
+    `at_once` yields the last, shorter chunk of every line instead of filling it from the next line.
     """
     pending: list[Any] = []
     for steps in lines:

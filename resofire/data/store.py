@@ -52,9 +52,6 @@ def prepared(name: str, settings: dict[str, Any], make: Callable[[], Prepared]) 
 
     Returns:
         The arrays, memory-mapped, and the facts.
-
-    Raises:
-        DataError: If the cache cannot be written.
     """
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     folder = cache_dir() / f"{name}-{key}"

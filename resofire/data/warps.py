@@ -34,12 +34,7 @@ class Warps:
     mirror: bool = False
 
     def draw(self, count: int, seed: int, epoch: int) -> np.ndarray:
-        """Sample where each pixel of a warped image is looked up in the original, uniformly within the limits.
-
-        Args:
-            count: Number of images.
-            seed: Seed of the run.
-            epoch: Number of the epoch.
+        """Sample where each pixel of `count` warped images is looked up in the original, uniformly within the limits.
 
         Returns:
             [count, 2, 3], or [count, 2, 3 + 25] with bends: place = matrix @ (down, right, 1) + bend there, in pixels
@@ -60,15 +55,7 @@ class Warps:
         return np.concatenate(parts, 2)
 
     def warp(self, images: np.ndarray, by: np.ndarray) -> np.ndarray:
-        """Warp images with bicubic interpolation, which blurs little.
-
-        Args:
-            images: [B, side², C] uint8.
-            by: How to warp each, as `draw` returns it.
-
-        Returns:
-            The warped images, [B, side², C] uint8.
-        """
+        """Warp images [B, side², C] uint8 as `draw` sampled it, with bicubic interpolation, which blurs little."""
         side = self.side
         centre = (side - 1) / 2
         places = np.arange(side) - centre

@@ -308,20 +308,10 @@ def fold_method(module: nn.Module) -> Callable[..., Any]:
 def temporal(
     kind: str, *, phi_re: Array, phi_im: Array, gain: Array, threshold: Any, reset: str, a: Array, b: Array
 ) -> Neurons:
-    """PRF or LIF neurons that read a z + b, each [N].
+    """PRF or LIF neurons that read the current a z + b, with a and b [N]; φ is β for a LIF.
 
     The state is divided by |a| and the gain, which leaves σ = sign(a), the constant current b/|a| and the threshold
     V/(gain |a|). Where a = 0 there is nothing to divide by: σ = 0 and the current is b.
-
-    Args:
-        kind: prf or lif.
-        phi_re: Real part of φ, [N]; β of a LIF.
-        phi_im: Imaginary part of φ, [N]; zero for a LIF.
-        gain: What multiplies the current, [N].
-        threshold: V, a number or [N].
-        reset: none, soft or hard.
-        a: Slope of the current, [N].
-        b: Offset of the current, [N].
     """
     size = np.where(a == 0, 1.0, np.abs(a))
     return Neurons(
@@ -351,16 +341,7 @@ def spatial(threshold: float, a: Array, b: Array) -> Neurons:
 def equation(
     owner: str, program: Program, coefficients: tuple[Array, ...], operations: dict[str, float], a: Array, b: Array
 ) -> Neurons:
-    """Neurons of any equation that read a z + b, each [N].
-
-    Args:
-        owner: The class of the neuron.
-        program: From `ops.equation.program_of`.
-        coefficients: In the order of the program, each [] or [N].
-        operations: From `count_dynamics`.
-        a: Slope of the current, [N].
-        b: Offset of the current, [N].
-    """
+    """Neurons of any equation that read the current a z + b, with a and b [N]; see `Equation`."""
     zero = np.zeros_like(a)
     return Neurons(
         kind="equation",

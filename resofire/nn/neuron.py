@@ -313,15 +313,9 @@ def sample(
     log: bool = False,
     evenly_spaced: bool = False,
 ) -> Tensor:
-    """Initial values [features]: a constant, or sampled from a range (low, high), uniformly or log-uniformly.
+    """Initial values [features]: a constant, or sampled from a range (low, high), uniformly or log-uniformly (`log`).
 
-    Args:
-        owner: Who asks, for errors.
-        name: The quantity, for errors.
-        value: A number for all channels, or a pair.
-        features: Number of channels.
-        log: Sample the logarithm uniformly.
-        evenly_spaced: Evenly spaced over the range, in random order, instead of sampled.
+    With `evenly_spaced` they are evenly spaced over the range, in random order. `owner` and `name` are for errors.
     """
     require_range(owner, name, value)
     if not isinstance(value, tuple):

@@ -17,14 +17,7 @@ def energies(titles: Mapping[str, str], accuracies: Mapping[str, float]) -> list
     """Compute a row for each shipped network of these tasks and one for each task's network in the paper.
 
     Our fire rates are those recorded on the test split. Lengths are the paper's, which are padded, so that the
-    energies can be compared.
-
-    Args:
-        titles: Names of tasks in the paper by their names here.
-        accuracies: The paper's, in %, by its names of the tasks.
-
-    Returns:
-        The rows in the order of `titles`; accuracies, rates and savings in %.
+    energies can be compared. `titles` are the paper's names of tasks by ours; accuracies, rates and savings are in %.
     """
     paper = {each["task"]: each for each in compare_published()}
     shipped: dict[str, list[dict[str, Any]]] = {}

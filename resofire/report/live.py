@@ -33,15 +33,7 @@ class Snapshot(NamedTuple):
 
 
 class Live:
-    """What a live page shows.
-
-    Args:
-        folder: The run folder.
-        request: As for `run_data`; its count holds while the run trains, too.
-
-    Raises:
-        RunError: The folder is not a run.
-    """
+    """What a live page shows; `request` as for `run_data`. Raises RunError if the folder is not a run."""
 
     def __init__(self, folder: Path, request: Request) -> None:
         self.folder, self.request = folder, request
@@ -115,15 +107,7 @@ class Live:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves a live page to several viewers.
-
-    Args:
-        live: What to show.
-        port: The port on 127.0.0.1; 0 takes a free one, see `address`.
-
-    Raises:
-        OSError: The port is in use.
-    """
+    """Serves a live page to several viewers on a port of 127.0.0.1; 0 takes a free one, see `address`."""
 
     daemon_threads = True
 

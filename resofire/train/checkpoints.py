@@ -80,14 +80,7 @@ def newest(run: Path) -> Checkpoint | None:
 
 
 def fault(state: dict[str, Any], model: nn.Module, *, averaged: bool, steps: int) -> str | None:
-    """Why a run cannot continue from the state of a checkpoint, such as one of another config; None: it can.
-
-    Args:
-        state: The content of a checkpoint.
-        model: The network of the run.
-        averaged: Whether the run averages its weights.
-        steps: The steps of the whole run.
-    """
+    """Why a run cannot continue from the state of a checkpoint, such as one of another config; None: it can."""
     for name, kind in PARTS.items():
         if not isinstance(state.get(name), kind) or isinstance(state[name], bool):
             return f"{name} is {type(state[name]).__name__}" if name in state else f"{name} is missing"

@@ -26,11 +26,7 @@ COLUMNS = ("step", "epoch", "split", *MEANS, "tokens", "seconds")
 class Logs(Callback):
     """Writes a row of training figures every `every` steps, means of the steps since the last, and one per validation.
 
-    Args:
-        run: The run folder.
-        step: Steps done; later rows are dropped.
-        state: What `state()` returned when the checkpoint of this step was written.
-        every: Steps between rows.
+    Rows after `step` are dropped; `state` is what `state()` returned when the checkpoint of this step was written.
     """
 
     def __init__(self, run: Path, step: int = 0, state: dict[str, Any] | None = None, every: int = 20) -> None:

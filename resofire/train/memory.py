@@ -44,9 +44,6 @@ def require_memory(config: RunConfig, task: Task, processes: int, share: float, 
         processes: Processes on this machine, each with a copy of the network.
         share: The share of each batch that they process together.
         own: The user's own network; None is the config's, which is not built here.
-
-    Raises:
-        RunError: It needs more, or the config makes no network.
     """
     free = available()
     if free is None:

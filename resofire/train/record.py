@@ -84,15 +84,7 @@ def _require_parts(record: dict[str, Any]) -> None:
 def manifest(
     config: RunConfig, model: nn.Module, task: Task, devices: int, own: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The record of a run that begins.
-
-    Args:
-        config: Its config.
-        model: The network with its initial weights.
-        task: Its data.
-        devices: Processes on this machine.
-        own: Names of the user's own model, loss, optimizer and callbacks, which resuming needs again.
-    """
+    """The record of a run that begins; `own` has the names of the user's parts, which resuming needs again."""
     return {
         "format": FORMAT,
         "config": config.to_json(),

@@ -39,13 +39,7 @@ class Agreement:
     """The largest between scores compared."""
 
     def add(self, folded: Folded, x: Array, reference: Result, result: Result) -> int:
-        """Compare one sequence.
-
-        Args:
-            folded: The network.
-            x: The sequence, values [T, inputs] or tokens [T].
-            reference: What the reference computes.
-            result: What the file computes.
+        """Compare what the reference and the file compute on one sequence x, values [T, inputs] or tokens [T].
 
         Returns:
             The number of leading steps that agree: all, or those before a tie.

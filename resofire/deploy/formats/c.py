@@ -82,12 +82,7 @@ class FixedPoint:
         return {f"{self.name}.h": header(self.quantized, self.name), f"{self.name}_test.c": test}
 
     def report(self, text: str, samples: list[Array]) -> dict[str, Any]:
-        """Verify a header and report what was compared, see `Format.verify`.
-
-        Raises:
-            VerificationError: A bit differs.
-            CompilerError: It could not be compiled or run.
-        """
+        """Verify a header and report what was compared, see `Format.verify`."""
         result = verify(text, self.quantized, samples, self.name)
         if not result.equal:
             raise VerificationError(
@@ -187,10 +182,6 @@ def prepare(
         numbers: "fixed" or "float".
         scales: Sequences to calibrate fixed point on; otherwise the samples.
         options: Those of `quantize`, for fixed point.
-
-    Raises:
-        ValueError: The network cannot be written this way.
-        VerificationError: Fixed point and float agree on too few samples.
     """
     if numbers not in NUMBERS:
         raise ValueError(f"numbers must be fixed or float, got {numbers!r}")
@@ -237,14 +228,9 @@ def report(network: FixedPoint | FloatNetwork, files: dict[str, str], samples: l
 
 
 def header(quantized: Quantized, name: str = "resofire") -> str:
-    """The text of the header.
-
-    Args:
-        quantized: The network.
-        name: What every name in it begins with: name_state, name_reset, name_step, name_scores, name_best.
+    """The text of the header. Its names begin with `name`: name_state, name_reset, name_step, name_scores, name_best.
 
     Raises:
-        TypeError: `quantized` is not a fixed-point network.
         ValueError: The name is not a C identifier, or the network is bidirectional.
     """
     if not isinstance(quantized, Quantized):
@@ -264,15 +250,9 @@ def verify(
     compiler: str | None = None,
     flags: Sequence[str] = FLAGS,
 ) -> Verification:
-    """Compile a header and compare every spike, score and last state with the simulation.
+    """Compile the header of a network and compare every spike, score and last state with the simulation.
 
-    Args:
-        text: The header.
-        quantized: The network it was made from.
-        samples: Sequences to run.
-        name: What names in the header begin with.
-        compiler: A program; by default the first of cc, gcc and clang that exists.
-        flags: For the compiler.
+    The compiler is by default the first of cc, gcc and clang that exists.
 
     Raises:
         CompilerError: There is no compiler, it refuses the header, or the program fails.
