@@ -11,7 +11,7 @@ from hostile_run import CLASSES, FOLDER, TASK, config
 
 from resofire import cli, report, train
 from resofire import data as tasks
-from resofire.commands.reproduce import command_of
+from resofire.commands.report import command_of
 from resofire.commands.train import all_recipes, parse_train
 from resofire.models.storage import SHIPPED
 from resofire.report.page import LARGEST, embedded

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...nn.folded import Array, Folded, Layer, Neurons
 from .. import equation
-from ..reference import Result, both_directions, pool_each_step, run, step
+from ..reference import Result, both_directions, pool_each_step, run, trajectory
 
 # The distance from the threshold that is a tie, relative to the threshold and the largest potential of that neuron.
 TIES = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
@@ -117,13 +117,4 @@ def _distances(layer: Layer, z: Array) -> Array:
 
 def _potentials(group: Neurons, z: Array) -> Array:
     """What is compared with the threshold, [T, N]."""
-    drive = group.sign * z
-    if group.kind == "spatial":
-        return drive
-    potentials, free = [], replace(group, reset="none")
-    u, r = np.zeros((2, group.count), z.dtype)
-    fired = np.zeros(group.count, bool)
-    for now in drive:
-        potentials.append(step(free, u, r, now, fired)[0])
-        u, r = step(group, u, r, now, fired)
-    return np.stack(potentials)
+    return group.sign * z if group.kind == "spatial" else np.stack([u for u, _, _ in trajectory(group, z)])

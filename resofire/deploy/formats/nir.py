@@ -140,7 +140,7 @@ def _current(draft: _Draft, name: str, neurons: Neurons, z: str, *, only_reader:
 def _cycle(draft: _Draft, name: str, neurons: Neurons, current: str) -> str:
     ones, size = np.ones(neurons.count), neurons.count
     rotates = neurons.kind == "prf"
-    # The order of the edges is that of the additions in `reference.step`, for the same bits.
+    # The order of the edges is that of the additions in `reference.trajectory`, for the same bits.
     u = draft.scale(f"{name}.u", ones, f"{name}.re_u", *([f"{name}.im_r"] if rotates else []), current)
     spikes = draft.add(f"{name}.spikes", nir.Threshold(_below(neurons.threshold)), u)
     kept = u

@@ -96,8 +96,6 @@ def lif(
         Spikes (0 or 1) of the shape and type of `current`, and the state after the last step.
 
     Raises:
-        TypeError: If an argument has a wrong type or dtype.
-        ValueError: If an argument has a wrong shape or value.
         RuntimeError: If the named backend cannot run this call.
 
     Example:
@@ -133,10 +131,6 @@ def lif_step(
 
     Returns:
         Spikes (0 or 1) [B, N] of the type of `current`, and the next state.
-
-    Raises:
-        TypeError: If an argument has a wrong type or dtype.
-        ValueError: If an argument has a wrong shape or value.
 
     Example:
         >>> state = None
