@@ -1,4 +1,7 @@
-"""Downloads: resumed after an interruption, checked against the known size and checksum, then renamed."""
+"""Downloads: resumed after an interruption, checked against the known size and checksum, then renamed.
+
+Not with pooch, which starts an interrupted download over and has no limit for the time of a whole one.
+"""
 
 import contextlib
 import http.client

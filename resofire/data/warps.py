@@ -89,4 +89,6 @@ def require_warps(
             raise ValueError(f"{task}: {name} must be a number from 0 to {most}, got {value!r}")
     if not isinstance(mirror, bool):
         raise ValueError(f"{task}: mirror must be True or False, got {mirror!r}")
-    return Warps(side, shift, turn, stretch, bend, mirror) if shift or turn or stretch or bend or mirror else None
+    if not (shift or turn or stretch or bend or mirror):
+        return None
+    return Warps(side, shift=shift, turn=turn, stretch=stretch, bend=bend, mirror=mirror)

@@ -202,7 +202,7 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
                 form = list(value.shape)
                 raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {form}")
         c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
-        return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate, self._graph_key)
+        return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate, key=self._graph_key)
 
     def extra_repr(self) -> str:
         return f"{self.features}, {self.surrogate}"
@@ -261,7 +261,7 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
         except CountError as error:
             raise FoldError(self, str(error)) from None
         values = tuple(map(to_array, call.coefficients))
-        return fold_equation(type(self).__name__, program, values, operations, a, b)
+        return fold_equation(type(self).__name__, program, values, operations, a=a, b=b)
 
 
 # NamedTuples of states and coefficients. (torch.compile warns of `lru_cache`.)

@@ -182,7 +182,9 @@ def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch
     if not math.isfinite(loss):
         raise Diverged(run.step, first_nonfinite_layer(run.model, batch))
     fire_rate = float(torch.stack([*rates.values()]).mean()) if rates else 0.0
-    return Figures(loss, accuracy, fire_rate, int(tokens), factor * config.lr, norm)
+    return Figures(
+        loss=loss, accuracy=accuracy, fire_rate=fire_rate, tokens=int(tokens), lr=factor * config.lr, gradient=norm
+    )
 
 
 def _validate(run: Run, task: Task, signals: StopSignals, loss: Loss | None) -> Score:

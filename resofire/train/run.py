@@ -317,7 +317,7 @@ def _execute(
                 # The seed cannot reproduce these weights.
                 saver.write(run)
             if run.step < plan.steps:
-                loop.fit(run, task, fabric, callbacks, signals, own.loss)
+                loop.fit(run, task, fabric, callbacks, signals, loss=own.loss)
                 # Fabric divides the cores among the processes; the evaluation has them to itself, as any later one.
                 torch.set_num_threads(threads)
             if display is not None:

@@ -141,7 +141,9 @@ def lif_step(
     call = _prepare(
         current[:, None], beta, threshold=threshold, reset=reset, surrogate=surrogate, state=state, op="lif_step"
     )
-    spikes, u = reference.step(current.to(call.state.dtype), call.coefficients, call.state[0], reset, False, surrogate)
+    spikes, u = reference.step(
+        current.to(call.state.dtype), call.coefficients, call.state[0], reset=reset, full=False, surrogate=surrogate
+    )
     return spikes.to(current.dtype), LIFState(u)
 
 

@@ -192,8 +192,9 @@ def prf_step(
         op="prf_step",
     )  # fmt: skip
     spikes, u, r = reference.step(
-        current.to(call.state.dtype), call.coefficients, call.state[0], call.state[1], reset, False, surrogate
-    )
+        current.to(call.state.dtype), call.coefficients, call.state[0], call.state[1], reset=reset, full=False,
+        surrogate=surrogate,
+    )  # fmt: skip
     return spikes.to(current.dtype), PRFState(u, r)
 
 
