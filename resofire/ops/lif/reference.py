@@ -39,7 +39,7 @@ def dynamics(
 
 
 def step(
-    current: Tensor, coefficients: Tensor, u: Tensor, *, reset: str, full: bool, surrogate: Surrogate
+    current: Tensor, coefficients: Tensor, u: Tensor, reset: str, full: bool, surrogate: Surrogate
 ) -> tuple[Tensor, Tensor]:
     """One time step of [B, N]: the spikes, and the state after the reset."""
     spikes, after = dynamics(

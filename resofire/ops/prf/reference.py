@@ -40,7 +40,7 @@ def dynamics(
 
 
 def step(
-    current: Tensor, coefficients: Tensor, u: Tensor, r: Tensor, *, reset: str, full: bool, surrogate: Surrogate
+    current: Tensor, coefficients: Tensor, u: Tensor, r: Tensor, reset: str, full: bool, surrogate: Surrogate
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One time step of [B, N]: the spikes, and the state after the reset."""
     spikes, after = dynamics(
