@@ -105,7 +105,7 @@ def balanced_weights(task: Task) -> tuple[float, ...]:
 
 
 def describe(config: RunConfig, task: Task) -> list[str]:
-    """What was chosen, as lines for people."""
+    """Describe the chosen settings, as lines of text."""
     model = config.model
     assert isinstance(model, ClassifierConfig)
     assert isinstance(model.neuron, PRFConfig)

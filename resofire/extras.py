@@ -32,7 +32,7 @@ def require(extra: str, owner: str) -> None:
 
 
 def advice(package: str | None) -> str | None:
-    """What to install for a package that could not be imported; None if no extra has it."""
+    """How to install a package that could not be imported; None if no extra has it."""
     top = (package or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if top in packages), None)
     return None if extra is None else f"{top} is not installed: pip install 'resofire[{extra}]'"

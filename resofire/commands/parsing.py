@@ -74,7 +74,7 @@ def flag_names(arguments: Sequence[str]) -> list[str]:
 
 
 def _sentence(event: events.ParseErrorEvent, command: Any, arguments: Sequence[str]) -> str | None:
-    """What tyro rejects, in one sentence; None for kinds of events that are unknown here: tyro prints those itself."""
+    """Describe a parse error in one sentence; None for unknown kinds of events, which tyro prints itself."""
     if isinstance(event, events.UnrecognizedArgs):
         return _unknown(event.tokens, command)
     if isinstance(event, events.MissingArgs):
@@ -112,7 +112,7 @@ def _missing_argument(argument: Any) -> str:
 
 
 def _noun(argument: Any) -> str:
-    """What a value must be, in words for plain numbers and as tyro's metavar for the rest."""
+    """The expected kind of value, in words for plain numbers and as tyro's metavar for the rest."""
     kind = argument.field.type_stripped
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     if all(each in NOUNS for each in kinds):

@@ -91,7 +91,7 @@ def request(
     folder: Path, data_dir: Path | None = None, count: int | None = None, samples: tuple[int, ...] = (),
     progress: Any = lambda line: None,
 ) -> Any:  # fmt: skip
-    """What a report needs besides the run folder: the paper's fire rates and the command that reproduces the run."""
+    """The inputs of a report besides the run folder: the paper's fire rates and the command that reproduces the run."""
     from .. import report, train
 
     try:

@@ -20,7 +20,7 @@ JSON, PAGE, FIGURE = "compare.json", "compare.md", "compare"
 
 
 def figures(folder: Path, result: dict[str, Any], task: Task, published: str | None) -> dict[str, Any]:
-    """What the table needs of a finished run, for JSON.
+    """The figures of a finished run that the table needs, for JSON.
 
     Among others energies in mJ per inference: `audited` counts the whole network; `published` is the paper's formula of
     that name for its blocks, or None.

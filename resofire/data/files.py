@@ -145,7 +145,7 @@ def obtain(raw: RawFiles, key: str, folder: Folder = None) -> Path:
 
 
 def identity(place: Path) -> list[str | int]:
-    """What distinguishes a file or folder from another one without reading it: path, size and time of change."""
+    """Identify a file or folder without reading it: path, size and time of change."""
     state = place.stat()
     if not place.is_dir():
         return [str(place.resolve()), state.st_size, state.st_mtime_ns]

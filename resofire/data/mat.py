@@ -21,7 +21,7 @@ HEAD = 1024
 
 
 class MatError(ValueError):
-    """What a file must be and is not. The text follows the name of the file."""
+    """An invalid file. The text follows the name of the file: "must hold x of shape …"."""
 
 
 def read_arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:

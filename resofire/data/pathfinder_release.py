@@ -43,7 +43,7 @@ def find(folder: Folder, size: int) -> Path | None:
 
 
 def identity(place: Path) -> str:
-    """What distinguishes one release from another without reading 200,000 images."""
+    """Identify a release without reading 200,000 images."""
     digest = hashlib.sha256()
     if place.is_dir():
         for file in sorted((place / "metadata").glob("*.npy")):

@@ -166,7 +166,7 @@ def _intact(folder: Path, settings: dict[str, Any], remedy: str = "") -> Prepare
 
 
 def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
-    """What a folder holds. Reads small arrays and the headers of large ones: opening must take no time.
+    """Open a prepared set. Only small arrays and the headers of large ones are read, so that it takes no time.
 
     Raises:
         FileNotFoundError: There is no manifest.

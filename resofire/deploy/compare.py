@@ -1,4 +1,4 @@
-"""What fixed point costs: accuracy, and how far the spikes diverge from the float network's, for each width in bits."""
+"""Accuracy and spikes of fixed point compared with float, for each width in bits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

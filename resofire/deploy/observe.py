@@ -1,4 +1,4 @@
-"""What a folded network does on sequences: the ranges and rates on which fixed-point scales are calibrated."""
+"""Ranges and rates of a folded network on sequences, to calibrate fixed-point scales on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

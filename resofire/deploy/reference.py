@@ -16,7 +16,7 @@ Group = TypeVar("Group")
 
 
 class Result(NamedTuple):
-    """What a network computes on one sequence."""
+    """The output of a network on one sequence."""
 
     scores: Array
     """[classes], or [T, classes] with pool "none"."""
@@ -91,7 +91,7 @@ def trajectory(neurons: Neurons, z: Array) -> Iterator[tuple[Array, Array, Array
 
 
 def both_directions(groups: tuple[Group, ...], z: Array, run_group: Callable[[Group, Array], Array]) -> Array:
-    """What `run_group` gives for each group [T, N], side by side; the second group reads z [T, N] in reverse."""
+    """Concatenate `run_group` of each group, [T, N]; the second group reads z [T, N] in reverse."""
     forward, *reverse = groups
     return np.concatenate([run_group(forward, z), *(run_group(group, z[::-1])[::-1] for group in reverse)], 1)
 

@@ -186,7 +186,7 @@ def _dynamics(model: Any) -> str:
 
 
 def _block(model: Any) -> str:
-    """What a network is made of: the name of its own block's config, or of its neuron."""
+    """The name of a network's own block, or of its neuron."""
     config = getattr(model.config, "block", None) or getattr(model.config, "neuron", model.config)
     if isinstance(config, PRFConfig):
         # It may make another neuron.

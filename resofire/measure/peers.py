@@ -30,7 +30,7 @@ from ..ops.registry import nearest
 
 @dataclass(frozen=True)
 class Site:
-    """What a peer's block depends on besides its width."""
+    """The parameters of a peer's block besides its width."""
 
     steps: float  # per inference
     context: float  # tokens attended to per step, on average

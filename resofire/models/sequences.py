@@ -1,4 +1,4 @@
-"""Where the sequences lie in a batch: of one length, of different lengths, or packed; and how each becomes one vector.
+"""Batches of sequences of one length, of different lengths, or packed; and pooling over time.
 
 Sequences of different lengths are packed end to end before anything is computed: padding costs nothing, counts in no
 statistics, and what it holds does not matter.
@@ -14,7 +14,7 @@ from ..ops.checks import require_bounds, sequence_count
 
 
 class Sequences(NamedTuple):
-    """How to read a stream: [B, T, D] if `cu_seqlens` is None, else [1, S, D]."""
+    """The layout of a stream: [B, T, D] if `cu_seqlens` is None, else [1, S, D]."""
 
     batch: int  # B
     cu_seqlens: Tensor | None = None  # [B + 1], int32
@@ -60,7 +60,7 @@ class Sequences(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """What a network carries from one time step to the next: its layers' states, and the running sum of the read-out.
+    """The state of a network between time steps: its layers' states, and the running sum of the read-out.
 
     The sum is in float64, as a stream has no end; it and the count [B] are None unless the pool is "mean" or "leaky".
     """

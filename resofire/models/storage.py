@@ -209,7 +209,7 @@ def shipped() -> tuple[str, ...]:
 
 
 def find(model: str | os.PathLike[str]) -> Path:
-    """Where a network is: the folder of a shipped one by its name, or a path that exists.
+    """Find a network: the folder of a shipped one by its name, or a path that exists.
 
     A path that has the name of a shipped network is written ./name.
 

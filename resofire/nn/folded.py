@@ -85,7 +85,7 @@ class Equation:
     owner: str
     """The class of the neuron."""
     program: Program
-    """What it computes from current, states and coefficients."""
+    """Its graph, a function of current, states and coefficients."""
     gain: Array
     """g [N]."""
     coefficients: tuple[Array, ...]
@@ -152,7 +152,7 @@ class Folded:
     origin: Array | None = None
     """[inputs]: what is subtracted from values; None for tokens, and where it is zero."""
     class_names: tuple[str, ...] | None = None
-    """What the classes are called."""
+    """Names of the classes."""
     pool_steps: int | None = None
     """STEPS of the pools leaky and window; None for the others."""
 
@@ -231,7 +231,7 @@ class Folded:
         return None
 
     def input_fault(self, x: Array) -> str | None:
-        """What a sequence must be and what it is, as half a sentence; None if this network can read it."""
+        """Why this network cannot read a sequence, as half a sentence ("tokens …, got …"); None if it can."""
         size = len(self.table)
         if self.tokens:
             valid = x.ndim == 1 and x.dtype.kind in "iu" and x.size and 0 <= x.min() <= x.max() < size
@@ -284,7 +284,7 @@ class Folded:
 
 
 def pool_fault(pool: str, steps: object) -> str | None:
-    """What is wrong with the STEPS of a pool, in one sentence; None if nothing is."""
+    """Why the STEPS of a pool are invalid, in one sentence; None if they are valid."""
     most = MOST_STEPS.get(pool)
     if most is None:
         return None if steps is None else f"pool_steps must be None for pool {pool}, got {steps!r}"

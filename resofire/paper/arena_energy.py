@@ -61,7 +61,7 @@ def _theirs(paper: dict[str, Any], accuracy: float) -> dict[str, Any]:
 
 
 def section(rows: Sequence[dict[str, Any]]) -> str:
-    """What `energies` returned as Markdown; nothing if no network is shipped."""
+    """The rows of `energies` as Markdown; empty if no network is shipped."""
     if not rows:
         return ""
     head = ("task", "network", "test", "parameters", "fire rate", "mJ, published", "saved", "mJ, audited", "saved")

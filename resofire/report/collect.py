@@ -34,7 +34,7 @@ LARGEST = 100
 
 @dataclass(frozen=True)
 class Request:
-    """What to put on the page of a run, besides what its folder holds.
+    """The inputs of a run's page besides its folder.
 
     Attributes:
         data_dir: Folder of the data set's raw files; None is the one the run was begun with.

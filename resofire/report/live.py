@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 class Live:
-    """What a live page shows; `request` as for `run_data`. Raises RunError if the folder is not a run."""
+    """The content of a live page; `request` as for `run_data`. Raises RunError if the folder is not a run."""
 
     def __init__(self, folder: Path, request: Request) -> None:
         self.folder, self.request = folder, request
@@ -117,7 +117,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -173,7 +173,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is written; None if there is none."""
+    """A value that changes when a file is written; None if it does not exist."""
     try:
         status = file.stat()
     except OSError:

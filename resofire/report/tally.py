@@ -1,4 +1,4 @@
-"""What a network answers on a split, added up batch by batch: confusions, calibration, the most confident mistakes."""
+"""Answers of a network on a split, batch by batch: confusions, calibration, the most confident mistakes."""
 
 import heapq
 import math

@@ -49,7 +49,7 @@ class Logs(Callback):
         return self._seconds + time.monotonic() - self._begun
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the time, and the steps of the next row."""
+        """The state for a checkpoint: the time, and the steps of the next row."""
         return {"seconds": self.elapsed(), "since": self._since}
 
     def on_start(self, run: "Run") -> None:

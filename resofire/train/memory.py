@@ -1,4 +1,4 @@
-"""Whether a run can fit into memory, estimated before its network is built: the kernel kills without a word.
+"""Estimate whether a run fits into memory, before its network is built: the kernel kills without a message.
 
 The estimate is a lower bound: what it refuses could not have run. It counts weights, gradients, moments and averages,
 and of one batch what the neurons save for the backward pass.
@@ -28,7 +28,7 @@ UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 class Size(NamedTuple):
-    """What a network needs: numbers in its weights, numbers that it saves in each time step, bytes of objects."""
+    """The size of a network: numbers in its weights, numbers that it saves in each time step, bytes of objects."""
 
     weights: int
     saved: int

@@ -80,7 +80,7 @@ class UserParts(NamedTuple):
     callbacks: Sequence[object] = ()
 
     def names(self) -> dict[str, Any]:
-        """What run.json records."""
+        """The names that run.json records."""
         parts = {"model": self.model, "loss": self.loss, "optimizer": self.optimizer}
         names: dict[str, Any] = {part: _name(value) for part, value in parts.items() if value is not None}
         return names | ({"callbacks": [_name(each) for each in self.callbacks]} if self.callbacks else {})

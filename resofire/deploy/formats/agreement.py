@@ -20,7 +20,7 @@ SCORES = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-9}
 
 
 class DisagreementError(ValueError):
-    """What differs, and where, in one clause."""
+    """A difference beyond rounding; the text says what and where."""
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Agreement:
     spikes: int = 0
     """Neurons times steps."""
     compared: int = 0
-    """Of these, those before any tie."""
+    """Those before any tie."""
     different: int = 0
-    """Of those compared; all of them ties."""
+    """Those that differ; all of them ties."""
     scores: int = 0
     """Score values compared."""
     deviation: float = 0.0
@@ -116,5 +116,5 @@ def _distances(layer: Layer, z: Array) -> Array:
 
 
 def _potentials(group: Neurons, z: Array) -> Array:
-    """What is compared with the threshold, [T, N]."""
+    """The potentials, which are compared with the threshold, [T, N]."""
     return group.sign * z if group.kind == "spatial" else np.stack([u for u, _, _ in trajectory(group, z)])

@@ -39,7 +39,7 @@ BIDIRECTIONAL = "the network is bidirectional: it needs whole sequences and cann
 
 @dataclass(frozen=True)
 class Verification:
-    """What was compared between the compiled header and the simulation, and how much of it differs."""
+    """The comparison of a compiled header with the simulation."""
 
     compiler: str
     sequences: int
@@ -107,7 +107,7 @@ class FixedPoint:
         }
 
     def known(self) -> dict[str, Any]:
-        """What is known without a compiler: how fixed point compares with float."""
+        """The part of the report that needs no compiler: how fixed point compares with float."""
         return {"agreement": self.comparison.agreement, "spikes_apart": list(self.comparison.divergence)}
 
 
@@ -162,7 +162,7 @@ class FloatNetwork(FloatFormat):
         return {**report, "compared": f"{report['compared']}, compiled by {compiler}"}
 
     def known(self) -> dict[str, Any]:
-        """What is known without a compiler: nothing."""
+        """The part of the report that needs no compiler: nothing."""
         return {}
 
     def _interface(self, real: str) -> Interface:
@@ -267,7 +267,7 @@ def verify(
 
 
 def interface(quantized: Quantized, name: str) -> Interface:
-    """What programs around a header must know of it."""
+    """The names and types of a header that programs around it need."""
     return Interface(name, input_type(quantized), quantized.tokens, "int64_t")
 
 
@@ -295,7 +295,7 @@ def _codes(quantized: Quantized, x: Array) -> Array:
 def _compare(
     quantized: Quantized, samples: Sequence[Array], spikes: Array, numbers: Array, compiler: str
 ) -> Verification:
-    """What the program wrote, spikes [all steps, neurons] and scores and states [numbers], against the simulation."""
+    """Compare the program's spikes [all steps, neurons], scores and states [numbers] with the simulation."""
     simulation, different = Simulation(quantized), []
     step = number = spikes_different = deviation = scores = states = states_different = 0
     for i, x in enumerate(samples):

@@ -122,10 +122,10 @@ class NoCompilerError(CompilerError):
 
 @dataclass(frozen=True)
 class Interface:
-    """What the programs around a header must know of it."""
+    """The names and types of a header that programs around it need."""
 
     name: str
-    """What its names begin with."""
+    """Prefix of its names."""
     type: str
     """The C type of a token or value."""
     tokens: bool
