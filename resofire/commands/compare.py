@@ -22,8 +22,7 @@ class Compare:
     task: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TASK")]
     """A recipe; all networks use its data and training settings."""
     networks: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NETWORK")]
-    """Names of networks (list prints them, docs/baselines.md describes them), or package.module:function, which returns
-    the config of a network, a block, or the neuron of SD-TCM blocks."""
+    """Names (list prints them), or package.module:function that returns the config of a network, block or neuron."""
     minutes: Minutes = None
     """Budget of each run; turned into a number of steps once. Default: 5, unless another budget is given."""
     epochs: Count = None

@@ -34,11 +34,9 @@ class Export:
     state_bits: int = 16
     """Width of states in fixed point: 16, 24 or 32."""
     readout: Readout = None
-    """How scores are pooled over time: mean, last, leaky:STEPS (a mean that forgets) or window:STEPS. Default: as the
-    network was trained."""
+    """Pooling over time: mean, last, leaky:STEPS (a mean that forgets) or window:STEPS. Default: as trained."""
     data_dir: Folder = None
-    """Folder with the files of the data set, used instead of the network's sample sequences; see resofire data
-    --help."""
+    """Folder with the files of the data set, used instead of the sample sequences; see resofire data --help."""
     json: Switch = False
     """Print what was verified as JSON."""
 

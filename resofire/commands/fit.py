@@ -24,8 +24,7 @@ class Fit:
     """Train on your own files; settings are chosen from the data."""
 
     path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")]
-    """npz, csv, tsv, txt, ts or h5, or a folder with a sub-folder for each class (wav, npy, csv, txt). See
-    docs/own-data.md."""
+    """npz, csv, tsv, txt, ts, h5, or a folder with a sub-folder for each class; see docs/own-data.md."""
     test: Annotated[str | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Test data, or the fraction of PATH to hold out. Default: the test split in PATH, else 0.2."""
     minutes: float = 5.0
@@ -41,8 +40,7 @@ class Fit:
     missing: str = "refuse"
     """Missing values: refuse, zero, previous or interpolate."""
     frame: Count = None
-    """Merge this many consecutive steps into one with more channels. Default: 1; for wav, such that recordings have at
-    most 500 steps on average."""
+    """Consecutive steps to merge into one with more channels. Default: 1; for wav, at most 500 steps on average."""
     bin: float = 0.01
     """Seconds in a step, for events (h5)."""
     pool: int = 1

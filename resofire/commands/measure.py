@@ -35,8 +35,7 @@ class Measure:
     batches: Count = None
     """Batches of this split to use. Default: all."""
     out: Folder = None
-    """Folder for measure.json and the figure. Default: the run folder, or measure-NAME for a shipped network; none for
-    paper."""
+    """Folder for measure.json and the figure. Default: the run folder; measure-NAME for a shipped network."""
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
     json: Switch = False

@@ -20,8 +20,7 @@ class Paper:
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
     """A page, list, or all; all skips pages whose data is missing and says why."""
     budget: float = 10.0
-    """Minutes per page; trainings are shortened to fit. loss-landscape and kernel-gradient also train the networks of
-    decay if they are missing."""
+    """Minutes per page; trainings are shortened to fit, including those of decay that two other pages need."""
     out: Path = Path("docs/paper")
     """Folder for NAME.json, its figure and its page."""
     runs: Path = Path("runs/reproduce")

@@ -27,8 +27,7 @@ class Report:
     runs: Runs = ()
     """Run folders or shipped networks. One gives a page about it, several a comparison."""
     out: File = None
-    """The file to write. Default: report.html in the run folder, report-NAME.html here for a shipped network,
-    comparison.html here for several runs."""
+    """File to write. Default: RUN/report.html, report-NAME.html for a shipped network, comparison.html for several."""
     samples: Numbers = ()
     """Indices of the sequences whose spikes are drawn. Default: some correct ones and the most confident mistake."""
     count: Count = None

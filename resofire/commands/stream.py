@@ -24,18 +24,15 @@ class Stream:
     model: Model
     """A shipped network, a run folder or a weights file, also an exported one."""
     file: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FILE]", help_behavior_hint="")] = None
-    """Text with numbers (one line per step if a step has several; a header is skipped), a wav, or an npy of shape
-    [steps] or [steps, inputs]. Default, or -: standard input."""
+    """Text (one line per step), a wav, or an npy [steps] or [steps, inputs]. Default, or -: standard input."""
     readout: Readout = None
-    """How scores are pooled over time: mean, last, or for endless signals leaky:STEPS (a mean that forgets) or
-    window:STEPS (the mean of the last steps). Default: as the network was trained."""
+    """Pooling over time: mean, last, leaky:STEPS (a mean that forgets) or window:STEPS. Default: as trained."""
     chunk: int = 64
     """Maximum number of steps to read before the network runs."""
     text: Switch = False
     """Read the input as text, for networks that read characters."""
     data_dir: Folder = None
-    """Folder with the files of the data set, for --text with a network without sample sequences; see resofire data
-    --help."""
+    """Folder with the files of the data set, for --text without sample sequences; see resofire data --help."""
     json: Switch = False
     """Print only the final result, as JSON."""
 
