@@ -80,7 +80,7 @@ def network_points(features: int, batch: int, length: int, rates: tuple[float, .
         times = medians({**ways, "stream": functools.partial(stream.feed, x)}, rounds)
         # Every neuron layer feeds one Linear of `features` inputs.
         additions = sum(by_layer.values()) * features * case.steps
-        points.append({"wanted": rate, "rate": sum(by_layer.values()) / len(by_layer), "layers": by_layer,
+        points.append({"target": rate, "rate": sum(by_layer.values()) / len(by_layer), "layers": by_layer,
                        "operations": additions, "seconds": times})  # fmt: skip
         print(f"{case.name}, {100 * points[-1]['rate']:5.1f} %:  " + milliseconds(times), flush=True)
     return {"name": case.name, "steps": case.steps, "features": features, "points": points}
@@ -100,7 +100,7 @@ def synapse_points(features: int, batch: int, length: int, rates: tuple[float, .
         }
         times = medians(ways, rounds)
         measured = float(spikes.mean())
-        points.append({"wanted": rate, "rate": measured, "layers": {"": measured},
+        points.append({"target": rate, "rate": measured, "layers": {"": measured},
                        "operations": measured * steps * features, "seconds": times})  # fmt: skip
         print(f"{name}, {100 * measured:5.1f} %:  " + milliseconds(times), flush=True)
     return {"name": name, "steps": steps, "features": features, "points": points}
@@ -145,7 +145,7 @@ def report(figures: Table, case: dict[str, Any]) -> None:
         figures.add(f"share of time at 5 % that is no operation, {where}", 100 * fit["base_share_at_5"], "%")
         if fit["break_even"] is not None:
             figures.add(f"breaks even with dense, {where}", 100 * fit["break_even"], "%")
-    off = max(abs(point["rate"] / point["wanted"] - 1) for point in case["points"])
+    off = max(abs(point["rate"] / point["target"] - 1) for point in case["points"])
     figures.add(f"fire rate, furthest from its target: {case['name']}", 100 * off, "%", most=10)
     for point in case["points"]:
         times = point["seconds"]
@@ -156,13 +156,13 @@ def report(figures: Table, case: dict[str, Any]) -> None:
 
 def table(result: dict[str, Any]) -> str:
     """The table of docs/events.md: how much faster than dense, by fire rate; whether time follows the operations."""
-    rates = [point["wanted"] for point in result["cases"][0]["points"]]
+    rates = [point["target"] for point in result["cases"][0]["points"]]
     shown = [rate for rate in (0.005, 0.02, 0.05, 0.1, 0.2, 0.5) if rate in rates]
     head = ["inference, over dense", *(f"{100 * rate:g} %" for rate in shown), "breaks even", "time ~ operations",
             "ns per row", "base, at 5 %"]  # fmt: skip
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for case in result["cases"]:
-        at = {point["wanted"]: point["seconds"] for point in case["points"]}
+        at = {point["target"]: point["seconds"] for point in case["points"]}
         for kind, fit in case["fits"].items():
             cells = [f"{at[rate]['dense'] / at[rate][kind]:.2g}x" for rate in shown]
             cells.append(crossing(case["points"], kind, fit["break_even"]))
@@ -186,7 +186,7 @@ def answer(result: dict[str, Any]) -> str:
     verdict = "Yes" if least > work / 2 else "Only above a base" if np.median(correlations) > 0.9 else "No"
     times = ", ".join(f"{min(each):.2g} to {max(each):.2g} times ({kind})" for kind, each in grown.items())
     return (
-        f"{verdict}: from {100 * first['wanted']:g} % to {100 * last['wanted']:g} % the operations grow "
+        f"{verdict}: from {100 * first['target']:g} % to {100 * last['target']:g} % the operations grow "
         f"{work:.0f} times, the time {times}. Along the way they correlate with r = {min(correlations):.3f} to "
         f"{max(correlations):.3f}; at 5 %, {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the "
         "time is no operation."

@@ -1,1 +1,1 @@
-"""Small complete programs outside the package: a neuron, a block, a data set and a training loop of one's own."""
+"""Small complete programs outside the package: your own neuron, block, data set and training loop."""

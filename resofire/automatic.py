@@ -16,9 +16,9 @@ from .train import RunConfig
 
 # Validations in a run, each of which writes a checkpoint: those that select weights, and those that only inform.
 VALIDATIONS, INFORMING = 10, 4
-# Without a limit by the user or the budget: so many steps, and so many passes over large sets.
+# Steps of a run that neither the user nor the budget limits, and passes over large sets.
 STEPS, EPOCHS = 3_000, 10
-# So many training sequences feed a network of so many channels.
+# From this many training sequences on, a network of this many channels.
 LARGE, WIDE = 2_000, 160
 
 
@@ -92,7 +92,7 @@ def is_sparse(task: Task) -> bool:
 
 
 def choose_batch(size: int, length: float) -> int:
-    """Sequences per step: ten steps or more in an epoch, and not so many time steps that one takes seconds."""
+    """Sequences per step: at least ten steps in an epoch, and few enough time steps that one does not take seconds."""
     return max(1, min(size, max(8, min(64, size // 10)), max(4, int(60_000 / length))))
 
 
@@ -105,7 +105,7 @@ def balanced_weights(task: Task) -> tuple[float, ...]:
 
 
 def describe(config: RunConfig, task: Task) -> list[str]:
-    """What was chosen, as lines for people."""
+    """Describe the chosen settings, as lines of text."""
     model = config.model
     assert isinstance(model, ClassifierConfig)
     assert isinstance(model.neuron, PRFConfig)

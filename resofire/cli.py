@@ -13,16 +13,16 @@ from typing import Any
 
 from . import __version__, extras
 
-# Letters of a sentence that is shown whole.
+# Longer messages are shortened: they may quote an argument of any length.
 LONGEST = 1500
 
 
 class OutputError(OSError):
-    """Standard output cannot be written, e.g. since it goes to a full disk."""
+    """Standard output cannot be written, for instance because the disk is full."""
 
 
 class _Output:
-    """Standard output with errors of their own type, so that they are not taken for those of a file."""
+    """Standard output that raises `OutputError`, to tell its errors from those of files."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -57,11 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         _tolerate_encoding()
-        with _told_apart() as output:
+        with _guarded_output() as output:
             try:
                 code = _run(arguments)
             except SystemExit:
-                # Help is printed, and must have arrived, too.
+                # Printed help must be flushed, too.
                 output.flush()
                 raise
             output.flush()
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except BrokenPipeError:
-        # Whoever read the output, e.g. head, has enough.
+        # The reader, e.g. head, has closed the pipe.
         _drop_output()
         return 1
     except OutputError as error:
@@ -92,7 +92,7 @@ def _run(arguments: list[str]) -> int:
         modules, arguments = take_imports(arguments)
         with _starting(arguments):
             command = _command(arguments, modules, import_module)
-        with _handling(_terminated, signal.SIGTERM), _heard():
+        with _handling(_terminated, signal.SIGTERM), _no_lost_signals():
             return command.run()
     except UsageError as error:
         return _fail(str(error), 2)
@@ -121,7 +121,6 @@ def _command(arguments: list[str], modules: list[str], import_module: Any) -> An
 
 def _fail(sentence: str, code: int) -> int:
     if len(sentence) > LONGEST:
-        # It quotes what was given, of any length; how it begins and ends says enough.
         sentence = f"{sentence[: LONGEST // 2]} ... {sentence[-LONGEST // 4 :]}"
     print(f"resofire: {sentence}", file=sys.stderr)
     return code
@@ -138,20 +137,20 @@ def _missing(error: ModuleNotFoundError) -> str:
 
 
 def _drop_output() -> None:
-    """Send what standard output still holds nowhere, or Python complains once more when it closes it."""
+    """Discard what standard output still buffers, or Python complains again when it closes it."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tolerate_encoding() -> None:
-    """Print letters that the terminal does not have as escapes instead of failing."""
+    """Print characters that the terminal does not have as escapes instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure") and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
 
 
 @contextlib.contextmanager
-def _told_apart() -> Iterator[_Output]:
+def _guarded_output() -> Iterator[_Output]:
     """Inside it, a failing standard output raises OutputError."""
     before, output = sys.stdout, _Output(sys.stdout)
     sys.stdout = output
@@ -190,10 +189,10 @@ def _terminated(number: int, frame: object) -> None:
 
 
 @contextlib.contextmanager
-def _heard() -> Iterator[None]:
-    """Inside it, no signal is lost: one that arrives in a destructor or a library's callback is sent once more.
+def _no_lost_signals() -> Iterator[None]:
+    """Inside it, a signal that arrives in a destructor or a library's callback is sent again.
 
-    Python prints an exception that is raised there, with its traceback, and forgets it.
+    Python only prints an exception that is raised there, with its traceback.
     """
     before, timers = sys.unraisablehook, list[threading.Timer]()
 

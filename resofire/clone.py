@@ -13,16 +13,9 @@ class NotACloneError(Exception):
 
 
 def benchmark(name: str) -> ModuleType:
-    """Import a module of the repository's folder `benchmarks`.
-
-    Args:
-        name: The module, such as "peers".
-
-    Raises:
-        NotACloneError: There is no such folder beside the package.
-    """
+    """Import a module of the folder `benchmarks`; raises NotACloneError where there is no such folder."""
     if not (ROOT / "benchmarks" / "clock.py").is_file():
-        raise NotACloneError(f"benchmarks run from a clone of the repository; there is none around {ROOT / 'resofire'}")
+        raise NotACloneError(f"benchmarks need a clone of the repository; {ROOT / 'resofire'} is installed without one")
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     return importlib.import_module(f"benchmarks.{name}")

@@ -1,4 +1,4 @@
-"""A scikit-learn estimator: spiking networks in pipelines, searches and cross-validation, beside other classifiers."""
+"""A scikit-learn estimator, for pipelines, searches and cross-validation."""
 
 import os
 import tempfile

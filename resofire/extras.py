@@ -17,7 +17,7 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 def require(extra: str, owner: str) -> None:
-    """Refuse to go on without the packages of an extra, before one of them fails to import.
+    """Raise unless the packages of an extra are installed, before one of them fails to import.
 
     Args:
         extra: One of EXTRAS.
@@ -32,7 +32,7 @@ def require(extra: str, owner: str) -> None:
 
 
 def advice(package: str | None) -> str | None:
-    """What to install for a package that could not be imported; None if no extra has it."""
+    """How to install a package that could not be imported; None if no extra has it."""
     top = (package or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if top in packages), None)
     return None if extra is None else f"{top} is not installed: pip install 'resofire[{extra}]'"

@@ -16,14 +16,14 @@ from torch import nn
 
 from benchmarks import baselines, events, peer_layers, peers, ucr
 from benchmarks.clock import Table
-from resofire.commands.bench import Bench, page
+from benchmarks.figures import draw_events, draw_peers, page
+from resofire.commands.bench import Bench
 from resofire.commands.usage import UsageError
 from resofire.compare import NETWORKS
 from resofire.data import from_arrays
 from resofire.nn import fire_rates
 from resofire.ops import lif
 from resofire.plot import save
-from resofire.plot.bench import draw_events, draw_peers
 
 
 def installed(name):
@@ -44,8 +44,8 @@ def test_spikingjelly_fires_like_ours_and_learns_alike():
     spikes = theirs(x)
     assert torch.equal(spikes, ours)
     assert 0.05 < float(ours.detach().mean()) < 0.5
-    wanted, found = (torch.autograd.grad(each, x, grad)[0] for each in (ours, spikes))
-    assert torch.allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    expected, found = (torch.autograd.grad(each, x, grad)[0] for each in (ours, spikes))
+    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_classics_of_the_ucr_table():
@@ -105,8 +105,8 @@ def test_s4d_is_the_recurrence_it_says():
     for c in normed.unbind(1):
         state = scaled.exp() * state + c[..., None]
         out.append(2 * (weight * state).sum(-1).real + layer.skip * c)
-    wanted = x + layer.linear(nn.functional.gelu(torch.stack(out, 1)))
-    assert torch.allclose(layer(x), wanted, atol=1e-9)
+    expected = x + layer.linear(nn.functional.gelu(torch.stack(out, 1)))
+    assert torch.allclose(layer(x), expected, atol=1e-9)
 
 
 def test_transformer_is_torchs_own_with_a_causal_mask():
@@ -122,10 +122,10 @@ def test_transformer_is_torchs_own_with_a_causal_mask():
 @pytest.mark.parametrize("neuron", [peer_layers.LoopLIF(), peer_layers.FourierLIF()], ids=["loop", "fourier"])
 def test_what_is_profiled_is_the_lif(neuron):
     x, grad = steps(2, 200, 5), torch.randn(2, 200, 5).double()
-    wanted, _ = lif(x, peer_layers.BETA)
+    expected, _ = lif(x, peer_layers.BETA)
     found = neuron(x)
-    assert torch.equal(found, wanted)
-    slopes = [torch.autograd.grad(each, x, grad)[0] for each in (found, wanted)]
+    assert torch.equal(found, expected)
+    slopes = [torch.autograd.grad(each, x, grad)[0] for each in (found, expected)]
     assert torch.allclose(*slopes, atol=1e-9)
 
 
@@ -279,11 +279,11 @@ def test_events_fires_as_told(measured):
     network, synapse = measured["cases"]
     for case in (network, synapse):
         for point in case["points"]:
-            assert point["rate"] == pytest.approx(point["wanted"], rel=0.1)
+            assert point["rate"] == pytest.approx(point["target"], rel=0.1)
             assert set(point["seconds"]) == {"events", "dense"} | ({"fused", "stream"} if case is network else set())
         assert case["fits"].keys() == case["points"][0]["seconds"].keys() - {"dense"}
     for point in network["points"]:
-        assert list(point["layers"].values()) == pytest.approx([point["wanted"]] * 4, rel=0.15)
+        assert list(point["layers"].values()) == pytest.approx([point["target"]] * 4, rel=0.15)
         # Four Linears of 128 inputs at 4 x 784 time steps.
         assert point["operations"] == pytest.approx(point["rate"] * 4 * 128 * 4 * 784)
 
@@ -301,7 +301,7 @@ def test_the_three_ways_of_running_give_the_same_logits():
 
 
 def points(*rows):
-    return [{"wanted": r, "rate": r, "operations": 1e6 * r, "seconds": {"events": e, "dense": d}} for r, e, d in rows]
+    return [{"target": r, "rate": r, "operations": 1e6 * r, "seconds": {"events": e, "dense": d}} for r, e, d in rows]
 
 
 def test_the_fit_finds_base_slope_and_break_even():
@@ -313,10 +313,10 @@ def test_the_fit_finds_base_slope_and_break_even():
     assert found["break_even"] == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize(("dense", "told"), [(0.009, "> 50 %"), (0.001, "never faster"), (0.006, "40 %")])
-def test_where_dense_catches_up_in_words(dense, told):
+@pytest.mark.parametrize(("dense", "message"), [(0.009, "> 50 %"), (0.001, "never faster"), (0.006, "40 %")])
+def test_where_dense_catches_up_in_words(dense, message):
     given = points((0.1, 0.003, dense), (0.3, 0.005, dense), (0.5, 0.007, dense))
-    assert events.crossing(given, "events", events.break_even(given, "events")) == told
+    assert events.crossing(given, "events", events.break_even(given, "events")) == message
 
 
 @pytest.mark.parametrize(
@@ -334,9 +334,9 @@ def test_where_dense_catches_up_in_words(dense, told):
 def test_the_answer_follows_from_the_numbers(times, words):
     given = points(*((rate, time, 0.006) for rate, time in zip((0.1, 0.3, 0.5), times, strict=True)))
     fits = {"events": events.follow(given, "events")}
-    told = events.answer({"cases": [{"points": given, "fits": fits}]})
-    assert re.match(words.replace("(events)", r"\(events\)"), told), told
-    assert f"r = {fits['events']['correlation']:.3f} to" in told
+    message = events.answer({"cases": [{"points": given, "fits": fits}]})
+    assert re.match(words.replace("(events)", r"\(events\)"), message), message
+    assert f"r = {fits['events']['correlation']:.3f} to" in message
 
 
 def test_the_page_answers_above_its_table(measured):

@@ -84,7 +84,7 @@ USAGE_ERRORS = [
     (["train", "smnist", "--task-settings.shift", "x"], "train: --task-settings.shift must be a number, got 'x'; see resofire train smnist --help"),
     (["train", "digits", "--task-settings.shift", "1"], "train: there is no flag --task-settings.shift; see resofire train digits --help"),
     (["train", "smnist", "--task_settings.shfit=1"], "train: there is no flag --task-settings.shfit (did you mean '--task-settings.shift'?); see resofire train smnist --help"),
-    (["train", "pathx-small", "--epochs", "3"], "train: --epochs has no effect beside 3000 steps; add --steps None"),
+    (["train", "pathx-small", "--epochs", "3"], "train: --epochs has no effect with 3000 steps; add --steps None"),
     (["train", "nowhere:make"], "train: nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
     (["--import"], "--import needs a value: the name of a module, such as package.module"),
     (["doctor", "--import", "nowhere.at_all"], "--import nowhere.at_all cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
@@ -225,7 +225,7 @@ def test_bench_without_a_clone_is_one_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("resofire.ops.retain_buffers", lambda: True)
     assert cli.main(["bench", "neurons"]) == 2
     assert capsys.readouterr().err == (
-        f"resofire: bench: benchmarks run from a clone of the repository; there is none around {tmp_path}/resofire\n"
+        f"resofire: bench: benchmarks need a clone of the repository; {tmp_path}/resofire is installed without one\n"
     )
 
 

@@ -106,13 +106,13 @@ def test_tutorial_own_neuron(tmp_path):
         done = subprocess.run(words, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         printed[command] = done.stdout
-    said = "\n".join(printed.values())
-    assert "scan: compiled from `dynamics`" in said
-    assert 0.02 < float(re.search(r"fire rate ([\d.]+)", said)[1]) < 0.5
-    assert "the same as the run recorded" in said
-    assert "verified: scores and spikes of 4 sequences" in said
+    output = "\n".join(printed.values())
+    assert "scan: compiled from `dynamics`" in output
+    assert 0.02 < float(re.search(r"fire rate ([\d.]+)", output)[1]) < 0.5
+    assert "the same as the run recorded" in output
+    assert "verified: scores and spikes of 4 sequences" in output
     assert printed["./adex-test"] == "adex: 0 of 3 sequences differ\n"
-    correct, count = re.search(r"  test  [\d.]+ %  (\d+) of (\d+)", said).groups()
+    correct, count = re.search(r"  test  [\d.]+ %  (\d+) of (\d+)", output).groups()
     assert int(correct) > 0.2 * int(count)  # three epochs; chance is 0.1
     (shown,) = re.findall(r"```c\n(.*?)```", text, re.DOTALL)
     (tmp_path / "adex-c" / "shown.c").write_text(shown)

@@ -55,7 +55,7 @@ def overview() -> str:
             "",
             "MODEL is a shipped network (such as digits), a run folder or a weights file.",
             "Flags of a command: resofire COMMAND --help. Version: resofire --version.",
-            "Your own modules first, with any command: --import MODULE (repeatable).",
+            "Any command: --import MODULE (repeatable) imports your own classes first.",
         ]
     )
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -13,7 +13,7 @@ from .parsing import File, Switch
 from .usage import UsageError, require_one_of, require_writable, writing
 
 BENCHMARKS = ("neurons", "networks", "baselines", "peers", "events", "stream")
-FIGURES = {"peers": "Beside the peers", "events": "Does the time follow the operations?"}
+FIGURES = ("peers", "events")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Bench:
     json: File = None
     """Also write the results to this file."""
     figure: File = None
-    """Also draw them, for peers and events: FIGURE.png, FIGURE.svg and the page FIGURE.md with the table."""
+    """Also draw them (peers and events only): FIGURE.png, FIGURE.svg and FIGURE.md with the table."""
     quick: Switch = False
     """A short run with fewer sizes and repeats."""
 
@@ -49,19 +49,12 @@ class Bench:
                 write_atomic(self.json, (json.dumps(result, indent=2) + "\n").encode())
             print(f"results in {self.json}")
         if self.figure is not None:
-            from ..plot import bench, save
+            from ..plot import save
 
+            figures = benchmark("figures")
             with writing("bench: --figure", self.figure):
-                save(getattr(bench, f"draw_{self.name}")(result), self.figure)
-                write_atomic(Path(f"{self.figure}.md"), page(self.name, result, f"{self.figure.name}.png").encode())
+                save(figures.DRAW[self.name](result), self.figure)
+                text = figures.page(self.name, result, f"{self.figure.name}.png")
+                write_atomic(Path(f"{self.figure}.md"), text.encode())
             print(f"drawn in {self.figure}.png")
         return 0
-
-
-def page(name: str, result: dict[str, Any], picture: str) -> str:
-    """A benchmark's result in Markdown: its picture, its answer in words if it has one, its table."""
-    module, title = benchmark(name), FIGURES[name]
-    parts = [f"# {title}", f"Made by `{result['command']}`.", f"![{title}]({picture})"]
-    if hasattr(module, "answer"):
-        parts.append(module.answer(result))
-    return "\n\n".join([*parts, module.table(result)]) + "\n"

@@ -17,13 +17,12 @@ Minutes = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_h
 
 @dataclass(frozen=True)
 class Compare:
-    """Train networks under the same budget at the same size: one table."""
+    """Train networks of one size with one budget; print a table."""
 
     task: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TASK")]
-    """A recipe: its data and training settings are those of all networks."""
+    """A recipe; all networks use its data and training settings."""
     networks: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NETWORK")]
-    """Networks to compare, see docs/baselines.md, or package.module:function, which returns the config of a network, a
-    block, or the neuron of SD-TCM blocks. list shows them."""
+    """Names (list prints them), or package.module:function that returns the config of a network, block or neuron."""
     minutes: Minutes = None
     """Budget of each run; turned into a number of steps once. Default: 5, unless another budget is given."""
     epochs: Count = None
@@ -31,9 +30,9 @@ class Compare:
     steps: Count = None
     """Budget of each run in steps."""
     parameters: Count = None
-    """Parameters of each network, which decide its width. Default: those of the recipe's network."""
+    """Parameters of each network; widths are chosen to match. Default: those of the recipe's network."""
     seeds: int = 1
-    """Runs of each network."""
+    """Runs per network, with different seeds."""
     out: Folder = None
     """Folder of the comparison; the same command resumes it. Default: runs/compare-TASK-BUDGET."""
     html: Switch = False

@@ -25,10 +25,9 @@ class Data:
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[NAME]", help_behavior_hint="")] = None
     """The data set; see resofire data list."""
     data_dir: Folder = None
-    """Folder with the files of the data set, directly or in a sub-folder named after it. Default: the environment
-    variable RESOFIRE_DATA, else a download."""
+    """Folder with the files, or with a sub-folder NAME. Default: RESOFIRE_DATA in the environment, else a download."""
     png: File = None
-    """Draw some samples into this file. Default for show without --json: NAME.png."""
+    """Draw some samples to this file. Default: NAME.png for show, unless --json is set."""
     json: Switch = False
     """Print JSON."""
 

@@ -8,7 +8,7 @@ from .parsing import Switch
 
 @dataclass(frozen=True)
 class Doctor:
-    """Show versions and backends, and check that both neurons run."""
+    """Show versions and backends, and check that PRF and LIF run."""
 
     json: Switch = False
     """Print JSON."""

@@ -18,12 +18,12 @@ Word = Annotated[str | None, tyro.conf.arg(metavar="PATH", help_behavior_hint=""
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate a trained network and compare with its recorded result."""
+    """Evaluate a trained network and compare it with the recorded result."""
 
     model: Model
     """A shipped network or a run folder."""
     data: Word = None
-    """Evaluate on these files instead, read as those of resofire fit were; a file, or a folder for each class."""
+    """Evaluate on these files instead, read as by resofire fit: a file, or a folder of classes."""
     missing: Annotated[str | None, tyro.conf.arg(metavar="HOW", help_behavior_hint="")] = None
     """Missing values in --data: refuse, zero, previous or interpolate. Default: as for resofire fit."""
     data_dir: Folder = None
@@ -31,7 +31,7 @@ class Evaluate:
     json: Switch = False
     """Print JSON."""
     fixed_point: Switch = False
-    """Compare fixed point of every width with float instead: accuracy and spikes on the test split."""
+    """Compare fixed point at every bit width with float instead: accuracy and spikes on the test split."""
     count: Count = None
     """Number of test sequences for --fixed-point. Default: all."""
 
@@ -57,14 +57,14 @@ class Evaluate:
         if self.json:
             print(json.dumps({**result, "same as recorded": recorded and same}, indent=2))
             return 0 if same else 1
-        print(train.report(Path(self.model), result))
-        if recorded is None and self.data is None:
-            if (run.folder / RESULT).exists():
-                print(f"{run.folder / RESULT} is damaged; write it again with: resofire train --resume {self.model}")
-            else:
-                print("the run is not finished, this is its best network so far")
-        elif recorded is not None:
+        if recorded is not None:
             print("the same as the run recorded" if same else f"not as recorded: {recorded['correct']}")
+        elif self.data is None and (run.folder / RESULT).exists():
+            print(f"{run.folder / RESULT} is damaged; write it again with: resofire train --resume {self.model}")
+        elif self.data is None:
+            print("the run is not finished, this is its best network so far")
+        # The accuracies come last, here as after a training.
+        print(train.report(Path(self.model), result))
         return 0 if same else 1
 
     def _task(self, run: Run) -> Any:

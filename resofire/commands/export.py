@@ -24,9 +24,9 @@ class Export:
     out: File = None
     """Target file; for c a folder, whatever its suffix. Default: named after the network."""
     samples: int = 16
-    """Number of training sequences that the file is verified with; a shipped network has 80 sample sequences."""
+    """Training sequences to verify the file with; a shipped network comes with 80."""
     longest: int = 1024
-    """Cut these sequences after so many steps; not for c in fixed point."""
+    """Truncate these sequences to this many steps; not for c in fixed point."""
     numbers: str = "fixed"
     """Numbers of c: fixed (fixed point: PRF and LIF neurons) or float (any neuron)."""
     weight_bits: int = 8
@@ -34,11 +34,9 @@ class Export:
     state_bits: int = 16
     """Width of states in fixed point: 16, 24 or 32."""
     readout: Readout = None
-    """How scores come about over time: mean, last, leaky:STEPS (a mean that forgets) or window:STEPS. Default: as the
-    network was trained."""
+    """Pooling over time: mean, last, leaky:STEPS (a mean that forgets) or window:STEPS. Default: as trained."""
     data_dir: Folder = None
-    """Folder with the files of the data set, to use instead of the sample sequences that come with the network; see
-    resofire data --help."""
+    """Folder with the files of the data set, used instead of the sample sequences; see resofire data --help."""
     json: Switch = False
     """Print what was verified as JSON."""
 

@@ -1,4 +1,4 @@
-"""resofire fit: from a file of yours to a trained network, without a recipe."""
+"""resofire fit: train on your own files without a recipe."""
 
 import contextlib
 import shlex
@@ -13,7 +13,7 @@ from .train import train_in_folder
 from .usage import UsageError, require_positive
 
 Word = Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")]
-# Share of the data that is held out for the test if there are no test data.
+# Fraction of the data that is held out as a test split if there is none.
 HELD_OUT = 0.2
 # Most classes that are listed one by one.
 LISTED = 20
@@ -21,15 +21,14 @@ LISTED = 20
 
 @dataclass(frozen=True)
 class Fit:
-    """Train on your own files, with settings chosen from the data."""
+    """Train on your own files; settings are chosen from the data."""
 
     path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")]
-    """npz, csv, tsv, txt, ts or h5, or a folder with a sub-folder for each class (wav, npy, csv, txt). See
-    docs/own-data.md."""
+    """npz, csv, tsv, txt, ts, h5, or a folder with a sub-folder for each class; see docs/own-data.md."""
     test: Annotated[str | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    """Test data, or the share of PATH to hold out. Default: those that PATH brings, else 0.2."""
+    """Test data, or the fraction of PATH to hold out. Default: the test split in PATH, else 0.2."""
     minutes: float = 5.0
-    """Budget. Some steps are timed first; their number is then fixed."""
+    """Time budget. A few steps are timed, then the number of steps is fixed."""
     out: Folder = None
     """Folder of the run. Default: a new one under runs/."""
     label: Word = None
@@ -37,22 +36,21 @@ class Fit:
     id: Word = None
     """Column that names the series, in tables with one step in each line."""
     per_step: Switch = False
-    """Such a table has a label for each step."""
+    """The table has a label for each step, not for each series."""
     missing: str = "refuse"
     """Missing values: refuse, zero, previous or interpolate."""
     frame: Count = None
-    """Consecutive steps that become one with more channels. Default: 1, for wav so many that recordings have at most
-    500 steps on average."""
+    """Consecutive steps to merge into one with more channels. Default: 1; for wav, at most 500 steps on average."""
     bin: float = 0.01
     """Seconds in a step, for events (h5)."""
     pool: int = 1
-    """Neighbouring units that become one channel, for events (h5)."""
+    """Merge this many neighbouring units into one channel, for events (h5)."""
     balanced: Switch = False
-    """Give every class the same weight, however rare."""
+    """Give every class the same total weight in the loss."""
     bidirectional: Switch = False
     """Also run over sequences in reverse; such a network cannot be streamed or exported to C."""
     epochs: Count = None
-    """Most passes over the training data. Default: chosen."""
+    """Maximum number of passes over the training data. Default: chosen."""
     features: Count = None
     """Channels of the network. Default: chosen."""
     depth: Count = None
@@ -105,7 +103,7 @@ class Fit:
 
 
 def describe(task: Any, missing: str) -> list[str]:
-    """What the data are: sequences, lengths, channels, classes, missing values."""
+    """Summarise the data: sequences, lengths, channels, classes, missing values."""
     from ..data import show
 
     splits = show.facts(task)["splits"]

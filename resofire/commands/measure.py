@@ -1,4 +1,4 @@
-"""resofire measure: fire rates, operations and energy of a trained network, beside other architectures."""
+"""resofire measure: fire rates, operations and energy of a trained network, compared with other architectures."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ FOR_PAPER = ("model", "costs", "state_size", "out", "json")
 
 @dataclass(frozen=True)
 class Measure:
-    """Count operations and estimate energy, beside other architectures."""
+    """Count operations and estimate energy, also of other architectures."""
 
     model: Model
     """A shipped network, a run folder, or paper for the paper's own tables."""
@@ -31,16 +31,15 @@ class Measure:
     fold_norm: Switch = False
     """Count norms as folded into the neighbouring layers, as on a device."""
     split: str = "test"
-    """Split on which fire rates are measured; without the data set, those of the sample sequences of the network."""
+    """Split on which fire rates are measured. Without the data set, the sample sequences of the network are used."""
     batches: Count = None
-    """Number of batches of it. Default: all."""
+    """Batches of this split to use. Default: all."""
     out: Folder = None
-    """Folder for measure.json and the figure. Default: the run folder, or measure-NAME for a shipped network; for
-    paper nothing is written unless given."""
+    """Folder for measure.json and the figure. Default: the run folder; measure-NAME for a shipped network."""
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
     json: Switch = False
-    """Print JSON, and write nothing unless --out is given."""
+    """Print JSON; files are then written only with --out."""
 
     def run(self) -> int:
         from .. import measure

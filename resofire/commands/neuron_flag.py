@@ -11,20 +11,13 @@ from .usage import UsageError, hint
 
 
 def choose_neurons(config: Any, arguments: Sequence[str]) -> tuple[Any, list[str]]:
-    """Set the neurons that flags choose; all other flags then change the fields of the chosen ones.
+    """Set the neurons of a RunConfig that flags choose; all other flags then change the fields of the chosen ones.
 
     A neuron of the class that the config has already keeps its settings. A neuron inside another one is chosen
     likewise: --model.neuron recurrent --model.neuron.neuron alif.
 
-    Args:
-        config: A RunConfig.
-        arguments: Flags with their values.
-
     Returns:
         The config, not yet checked as a whole, and the arguments that are left.
-
-    Raises:
-        UsageError: A name is missing or not known.
     """
     rest = list(arguments)
     at = 0

@@ -28,9 +28,7 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
 class LiveLine:
     """One line on standard error that is redrawn in place and disappears; without a terminal, a line now and then.
 
-    Args:
-        silent: Show nothing.
-        seconds: Least time between two lines in a terminal, and elsewhere.
+    `seconds` is the least time between two lines, in a terminal and elsewhere.
     """
 
     def __init__(self, silent: bool = False, seconds: tuple[float, float] = (0.1, 1.0)) -> None:

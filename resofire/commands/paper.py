@@ -18,10 +18,9 @@ class Paper:
     """Reproduce the tables and figures of the paper: list, NAME or all."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
-    """The name of one, list, or all; all skips those whose data is missing and says why."""
+    """A page, list, or all; all skips pages whose data is missing and says why."""
     budget: float = 10.0
-    """Minutes for each; trainings are shortened to fit. loss-landscape and kernel-gradient also train decay at the
-    same budget if its runs are missing."""
+    """Minutes per page; trainings are shortened to fit, including those of decay that two other pages need."""
     out: Path = Path("docs/paper")
     """Folder for NAME.json, its figure and its page."""
     runs: Path = Path("runs/reproduce")

@@ -29,20 +29,17 @@ Count = Annotated[int | None, _shown_as("INT")]
 Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 
 NOUNS = {int: "an integer", float: "a number", type(None): "None"}
-FOOTER = "Every command accepts --import MODULE (repeatable), which imports a module of yours first."
+FOOTER = "Every command accepts --import MODULE (repeatable) to import your own classes first."
 
 
 def parse(kind: type[Kind], arguments: Sequence[str], program: str, default: Kind | None = None) -> Kind:
-    """Parse the flags of one command.
+    """Parse the flags of one command; raises UsageError.
 
     Args:
         kind: The command's dataclass.
         arguments: What follows the program.
         program: The words before the flags, such as "resofire train digits".
         default: An instance whose fields are the defaults, nested configs included.
-
-    Raises:
-        UsageError: The arguments cannot be used.
     """
 
     command = program.split()[1]
@@ -77,18 +74,18 @@ def flag_names(arguments: Sequence[str]) -> list[str]:
 
 
 def _sentence(event: events.ParseErrorEvent, command: Any, arguments: Sequence[str]) -> str | None:
-    """What tyro rejects, in one sentence; None for kinds of events that are unknown here: tyro prints those itself."""
+    """Describe a parse error in one sentence; None for unknown kinds of events, which tyro prints itself."""
     if isinstance(event, events.UnrecognizedArgs):
         return _unknown(event.tokens, command)
     if isinstance(event, events.MissingArgs):
         if event.unrecognized_tokens:
             return _unknown(event.unrecognized_tokens, command)
-        return _lacking(event.missing_arguments[0].arg)
+        return _missing_argument(event.missing_arguments[0].arg)
     if isinstance(event, events.InvalidChoice):
         return f"{event.argument.display_name()} must be one of {', '.join(event.choices)}, got {event.value!r}"
     if isinstance(event, events.BadValue) and event.offending_value is None:
         if event.argument.is_positional():
-            return _lacking(event.argument)
+            return _missing_argument(event.argument)
         return f"{event.argument.display_name()} needs a value"
     if isinstance(event, events.InstantiationFailure):
         if event.argument is None:
@@ -105,8 +102,8 @@ def _unknown(tokens: Sequence[str], command: Any) -> str:
     return f"unexpected argument {tokens[0]!r}"
 
 
-def _lacking(argument: Any) -> str:
-    """An argument that was not given, with the first sentence of its help."""
+def _missing_argument(argument: Any) -> str:
+    """The message about a missing argument, with the first sentence of its help."""
     name = argument.field.extern_name.upper() if argument.is_positional() else argument.display_name()
     text = argument.field.helptext
     sentence = " ".join((text() if callable(text) else text or "").split()).split(". ")[0].rstrip(".")
@@ -115,7 +112,7 @@ def _lacking(argument: Any) -> str:
 
 
 def _noun(argument: Any) -> str:
-    """What a value must be, in words for plain numbers and as tyro's metavar for the rest."""
+    """The expected kind of value, in words for plain numbers and as tyro's metavar for the rest."""
     kind = argument.field.type_stripped
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     if all(each in NOUNS for each in kinds):

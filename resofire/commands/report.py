@@ -1,5 +1,7 @@
 """resofire report: a run, or several side by side, as one HTML file."""
 
+import dataclasses
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +11,8 @@ import tyro
 from ..atomic import write_atomic
 from .output import LiveLine
 from .parsing import Count, File, Folder
-from .reproduce import command_of
 from .runs import find_run
+from .train import all_recipes, parse_train
 from .usage import UsageError, require_positive, require_writable, writing
 
 Runs = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="")]
@@ -20,17 +22,16 @@ PAGE = "report.html"
 
 @dataclass(frozen=True)
 class Report:
-    """Write an HTML page about a run, or one that compares several."""
+    """Write an HTML report about a run, or a comparison of several runs."""
 
     runs: Runs = ()
     """Run folders or shipped networks. One gives a page about it, several a comparison."""
     out: File = None
-    """The file to write. Default: report.html in the run folder, report-NAME.html here for a shipped network,
-    comparison.html here for several runs."""
+    """File to write. Default: RUN/report.html, report-NAME.html for a shipped network, comparison.html for several."""
     samples: Numbers = ()
-    """Numbers of the sequences whose spikes are drawn. Default: some right answers and the most confident mistake."""
+    """Indices of the sequences whose spikes are drawn. Default: some correct ones and the most confident mistake."""
     count: Count = None
-    """Number of test sequences to read. Default: all, up to 8 million time steps."""
+    """Number of test sequences to evaluate. Default: all, up to 8 million time steps."""
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
 
@@ -89,7 +90,7 @@ def request(
     folder: Path, data_dir: Path | None = None, count: int | None = None, samples: tuple[int, ...] = (),
     progress: Any = lambda line: None,
 ) -> Any:  # fmt: skip
-    """What the page of a run shows besides what its folder holds: the paper's fire rates, the command to reproduce."""
+    """The inputs of a report besides the run folder: the paper's fire rates and the command that reproduces the run."""
     from .. import report, train
 
     try:
@@ -110,3 +111,53 @@ def _paper(task: str | None) -> dict[str, Any] | None:
             return {"name": each.name, **{kind: [float(rate) for rate in getattr(each, kind)]
                                           for kind in ("temporal", "spatial")}}  # fmt: skip
     return None
+
+
+def command_of(folder: Path, record: dict[str, Any]) -> str:
+    """The command for a run: its recipe and the flags that differ from it, or Python with the recorded config.
+
+    The flags are parsed before they are shown: what they give is the config of the run, or they are not shown.
+    """
+    from ..train import RunConfig
+
+    config = RunConfig.from_json(record["config"])
+    own = record.get("own") or {}
+    recipes = all_recipes(config.name)
+    if config.name in recipes and not own and "path" not in (record.get("source") or {}):
+        words = [config.name, *_flags(recipes[config.name](), config)]
+        try:
+            if parse_train(words).config == config:
+                return f"resofire train {shlex.join(words)}"
+        except (UsageError, SystemExit, ValueError, TypeError):
+            pass
+    run, extra = str(folder), "".join(f", {part}=..." for part in own)
+    code = (
+        f"from resofire import train; train.train(train.RunConfig.from_json(train.read({run!r})['config']), "
+        f"train.load_task({run!r}), {f'{run}-again'!r}{extra})"
+    )
+    return f"python -c {shlex.quote(code)}"
+
+
+def _flags(base: Any, target: Any, prefix: str = "--") -> list[str]:
+    """The flags that turn one config into another."""
+    words: list[str] = []
+    for field in dataclasses.fields(target):
+        before, after = getattr(base, field.name), getattr(target, field.name)
+        name = f"{prefix}{field.name.replace('_', '-')}"
+        if before == after:
+            continue
+        if dataclasses.is_dataclass(after) and type(after) is type(before):
+            words += _flags(before, after, f"{name}.")
+        elif isinstance(after, dict):
+            for key, value in after.items():
+                if before.get(key) != value:
+                    words += [f"{name}.{key.replace('_', '-')}", *_words(value)]
+        elif isinstance(after, bool):
+            words.append(name if after else f"{prefix}no-{field.name.replace('_', '-')}")
+        else:
+            words += [name, *_words(after)]
+    return words
+
+
+def _words(value: Any) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, tuple) else [str(value)]

@@ -1,4 +1,4 @@
-"""What the commands about a trained network share: its run, its weights and its data."""
+"""Shared by the commands about a trained network: open its run, its weights and its data."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,7 +112,7 @@ def load_task(config: Any, data_dir: Path | None) -> Any:
 
 
 def open_samples(folder: Path) -> Any:
-    """The sample sequences beside a network, a data.Task with the split train; None if it has none."""
+    """The sample sequences stored with a network, a data.Task with the split train; None if it has none."""
     from .. import train
 
     try:
@@ -122,7 +122,7 @@ def open_samples(folder: Path) -> Any:
 
 
 class Known(NamedTuple):
-    """What a run knows about its data besides the data themselves."""
+    """Metadata of a run's data."""
 
     class_names: tuple[str, ...] | None = None
     ranges: Any = None  # low and high [inputs], arrays; None if unknown
@@ -168,16 +168,13 @@ def named_classes(names: Any) -> tuple[str, ...] | None:
 
 
 def sequences(split: Any, count: int | None, *, first: int = 0, shuffle: bool = True) -> tuple[list[Any], list[Any]]:
-    """Some sequences of a split and their labels, in a fixed shuffled order.
+    """Sequences [T, C] or [T] of a split and their labels [] or [T], as NumPy arrays, in a fixed shuffled order.
 
     Args:
         split: A data.Split.
         count: How many; None for all from `first` on.
         first: The position in the shuffled order to begin at.
         shuffle: False takes them as they are stored; `open_samples` has them in that order already.
-
-    Returns:
-        Sequences [T, C] or [T], and labels [] or [T], as NumPy arrays.
     """
     import numpy as np
 

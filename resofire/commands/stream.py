@@ -24,20 +24,17 @@ class Stream:
     model: Model
     """A shipped network, a run folder or a weights file, also an exported one."""
     file: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FILE]", help_behavior_hint="")] = None
-    """Numbers separated by spaces, commas, semicolons or line ends, with one line per step if a step has several, and
-    perhaps a header; a wav; or an npy of shape [steps] or [steps, inputs]. Default, or -: standard input."""
+    """Text (one line per step), a wav, or an npy [steps] or [steps, inputs]. Default, or -: standard input."""
     readout: Readout = None
-    """How scores come about over time: mean, last, or for signals that never end leaky:STEPS (a mean that forgets) or
-    window:STEPS (the mean of the last steps). Default: as the network was trained."""
+    """Pooling over time: mean, last, leaky:STEPS (a mean that forgets) or window:STEPS. Default: as trained."""
     chunk: int = 64
-    """Most steps that are read before the network runs."""
+    """Maximum number of steps to read before the network runs."""
     text: Switch = False
     """Read the input as text, for networks that read characters."""
     data_dir: Folder = None
-    """Folder with the files of the data set, for --text with a network that has no sample sequences; see resofire data
-    --help."""
+    """Folder with the files of the data set, for --text without sample sequences; see resofire data --help."""
     json: Switch = False
-    """Print the result as JSON and nothing before it."""
+    """Print only the final result, as JSON."""
 
     def run(self) -> int:
         from .. import deploy
@@ -206,12 +203,9 @@ def framed(chunks: Iterable[Any], frame: int) -> Iterator[Any]:
 
 
 def chunked(lines: Iterable[Sequence[Any]], size: int, *, at_once: bool) -> Iterator[Sequence[Any]]:
-    """Cut the steps of lines into chunks; each step is copied at most twice, however long its line.
+    """Cut the steps of lines into chunks of `size`; each step is copied at most twice, however long its line.
 
-    Args:
-        lines: The steps of each line.
-        size: Steps in a chunk.
-        at_once: Yield the last, shorter chunk of every line instead of filling it from the next line.
+    `at_once` yields the last, shorter chunk of every line instead of filling it from the next line.
     """
     pending: list[Any] = []
     for steps in lines:
@@ -261,7 +255,7 @@ def _outside(values: Any, ranges: Any) -> tuple[int, str] | None:
     step, channel = np.argwhere(bad)[0]
     where = f"input {channel}" if len(low) > 1 else "the input"
     return int(step), (
-        f"{where} is {values[step, channel]:.6g}, outside of what the network was trained on, {low[channel]:.6g} to "
+        f"{where} is {values[step, channel]:.6g}, outside the range of the training data, {low[channel]:.6g} to "
         f"{high[channel]:.6g}"
     )
 

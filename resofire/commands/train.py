@@ -24,7 +24,7 @@ WITH_RESUME = ("--resume", "--data-dir", "--devices")
 
 @dataclass(frozen=True)
 class Train:
-    """Train by a recipe or a function of yours, or resume a run."""
+    """Train from a recipe or your own function, or resume a run."""
 
     # A RunConfig; its type is not named here because that would import torch for every command.
     config: Annotated[Any, tyro.conf.arg(name="")] = None
@@ -35,7 +35,7 @@ class Train:
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
     devices: Count = None
-    """Processes on this machine (CPU) or GPUs. Default: 1, or as many as the resumed run had."""
+    """Processes on this machine (CPU) or GPUs. Default: 1, or that of the resumed run."""
     task: tyro.conf.Suppress[Any] = None
 
     def run(self) -> int:
@@ -95,7 +95,7 @@ def parse_train(arguments: list[str]) -> Train:
     program = f"resofire train {first}"
     command = parse(Train, flags, program, Train(config))
     if command.config.steps is not None and "--epochs" in flag_names(flags):
-        raise UsageError(f"train: --epochs has no effect beside {command.config.steps} steps; add --steps None")
+        raise UsageError(f"train: --epochs has no effect with {command.config.steps} steps; add --steps None")
     if task is not None and command.data_dir is not None:
         raise UsageError(f"train: --data-dir has no effect, {first} returns its own data")
     return dataclasses.replace(command, task=task)
@@ -161,7 +161,7 @@ class Resume:
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
     devices: Count = None
-    """Processes on this machine (CPU) or GPUs. Default: as many as the run had."""
+    """Processes on this machine (CPU) or GPUs. Default: that of the run."""
 
 
 def _help() -> str:
@@ -171,7 +171,7 @@ def _help() -> str:
     return f"""{Train.__doc__}
 
   resofire train RECIPE [flags]
-  resofire train package.module:function [flags]    it returns a RunConfig, or a pair (RunConfig, Task)
+  resofire train package.module:function [flags]    a function that returns a RunConfig or (RunConfig, Task)
   resofire train --resume RUN
 
 Recipes:

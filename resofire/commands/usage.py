@@ -33,13 +33,7 @@ def require_positive(what: str, value: int | None) -> None:
 
 
 def require_writable(flag: str, file: Path, folder: bool = False) -> None:
-    """Create the folder of an output file, and refuse a target that cannot be written before any work is done.
-
-    Args:
-        flag: The flag that names it.
-        file: The target.
-        folder: It is to be a folder itself.
-    """
+    """Create the folder of a target, and refuse one that cannot be written before any work is done."""
     with writing(flag, file):
         if folder and file.exists() and not file.is_dir():
             raise UsageError(f"{flag} must name a folder, got the file {file}")

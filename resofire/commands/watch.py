@@ -19,14 +19,14 @@ PORT, TRIES = 8321, 20
 
 @dataclass(frozen=True)
 class Watch:
-    """Show the page of a run live in a browser, while it trains."""
+    """Serve the report of a run, updated while it trains."""
 
     folder: Run
-    """A run folder. It is only read."""
+    """A run folder; nothing is written to it."""
     port: Count = None
     """Port on 127.0.0.1. Default: the first free one from 8321 on."""
     count: Count = None
-    """Number of sequences to read whenever the network has changed. Default: 256, after the end as in a report."""
+    """Number of sequences to evaluate when the network has changed. Default: 256; all once it is finished."""
     data_dir: Folder = None
     """Folder with the files of the data set; see resofire data --help."""
 

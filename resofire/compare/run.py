@@ -29,7 +29,7 @@ VALIDATIONS = 3
 
 @dataclass(frozen=True)
 class Budget:
-    """What every run may take; exactly one is given."""
+    """The budget of every run: exactly one of minutes, epochs and steps."""
 
     minutes: float | None = None
     epochs: int | None = None
@@ -46,7 +46,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared.
+    """The settings of a comparison.
 
     Attributes:
         recipe: Task, optimiser, schedule and augmentation of all runs, and the network that the others replace.
@@ -54,7 +54,7 @@ class Comparison:
         budget: Of each run.
         parameters: Of each network; None: those of the recipe's network, and networks of a size of their own keep it.
         seeds: Runs of each network, with seeds 0, 1, …
-        folder: Where all of it is kept.
+        folder: Folder of the runs and tables.
     """
 
     recipe: RunConfig
@@ -71,10 +71,10 @@ class Comparison:
 def run(
     comparison: Comparison, task: Task, done: Callable[[dict[str, Any]], object] = lambda table: None
 ) -> dict[str, Any]:
-    """Train every network with every seed; what the table has is kept, what was interrupted is resumed.
+    """Train every network with every seed; finished runs are reused, interrupted ones resumed.
 
     Args:
-        comparison: What is compared.
+        comparison: The comparison.
         task: The data of its recipe.
         done: Called with the table so far: after each run, and at the start if there is one.
 

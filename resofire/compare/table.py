@@ -20,17 +20,10 @@ JSON, PAGE, FIGURE = "compare.json", "compare.md", "compare"
 
 
 def figures(folder: Path, result: dict[str, Any], task: Task, published: str | None) -> dict[str, Any]:
-    """What the table needs of a finished run, for JSON.
+    """The figures of a finished run that the table needs, for JSON.
 
-    Args:
-        folder: The run.
-        result: Its result.
-        task: Its data.
-        published: Name of the paper's energy formula for its network; None: there is none.
-
-    Returns:
-        Among others energies in mJ per inference: `audited` counts the whole network, `published` is the paper's
-        formula for its blocks, or None.
+    Among others energies in mJ per inference: `audited` counts the whole network; `published` is the paper's formula of
+    that name for its blocks, or None.
     """
     split = [*result["accuracy"]][-1]
     lengths = task[split].lengths

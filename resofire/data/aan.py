@@ -59,15 +59,7 @@ def retrieval(data_dir: Folder = None, *, sizes: tuple[int, int, int] | None = S
 
 
 def read_pairs(file: Path, most: int | None = None) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Iterate over label and two texts of each line, as code points, cut.
-
-    Args:
-        file: The file.
-        most: The most lines it may have; None for any number.
-
-    Raises:
-        DataError: If a line has another form, or there are more.
-    """
+    """Iterate over label and two texts of each line, as code points, cut; DataError above `most` lines."""
     for number, line in enumerate(read_lines(file, LONGEST), 1):
         fields = line.split(b"\t")
         where = f"{file}, line {number},"

@@ -42,7 +42,7 @@ class TooLarge(DataError):
 
 
 class Bounds(NamedTuple):
-    """What a reader takes of an archive.
+    """Limits on what is read from an archive.
 
     Attributes:
         limit: From the path of a member to the most bytes it may have; None for a member that is not needed.

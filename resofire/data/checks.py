@@ -9,14 +9,7 @@ from .task import IGNORED, SPLITS, DataError, Split, Task
 
 
 def require_sound(task: Task) -> None:
-    """Check that all arrays of a task fit each other and its description. Reads all of them.
-
-    Args:
-        task: The task.
-
-    Raises:
-        DataError: If they do not; says which.
-    """
+    """Check that all arrays of a task, which are read, fit each other and its description; raises DataError."""
     _require(task.kind in ("values", "tokens"), f"kind must be values or tokens, got {task.kind!r}")
     size = "inputs" if task.kind == "values" else "vocabulary"
     for name in ("classes", size):

@@ -1,4 +1,7 @@
-"""Downloads: resumed after an interruption, checked against the known size and checksum, then renamed."""
+"""Downloads: resumed after an interruption, checked against the known size and checksum, then renamed.
+
+Not with pooch, which starts an interrupted download over and has no limit for the time of a whole one.
+"""
 
 import contextlib
 import http.client
@@ -21,18 +24,10 @@ TIMEOUT, TOTAL = 30.0, 3600.0
 
 
 def fetch(remote: Remote, folder: Path, name: str) -> Path:
-    """Download a file, or resume its download.
-
-    Args:
-        remote: The file.
-        folder: Where to put it.
-        name: Name of the data set, for messages.
-
-    Returns:
-        Its path.
+    """Download a file into a folder, or resume its download; `name` is that of the data set, for messages.
 
     Raises:
-        DataError: If it cannot be downloaded in time, or is another file. What has arrived is kept to resume from.
+        DataError: It cannot be downloaded in time, or is another file. What has arrived is kept to resume from.
     """
     file, partial = folder / remote.name, folder / f"{remote.name}.part"
     with locked(folder.with_suffix(".lock")):

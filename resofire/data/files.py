@@ -1,4 +1,4 @@
-"""Raw files of data sets: found in the user's folder under any usual name and compression, or downloaded and checked.
+"""Raw files of data sets: located in the user's folder under any usual name and compression, or downloaded.
 
 Nothing is unpacked to disk: members of an archive are read one by one, so that no archive can write anywhere.
 """
@@ -69,17 +69,8 @@ def prepared_from(
 ) -> Prepared:
     """Open or make a prepared data set, as `store.prepared`; it is made again when its raw files change.
 
-    If none of the files is present but the set was prepared before, that is opened and nothing is downloaded.
-
-    Args:
-        name: Name of the prepared set.
-        raw: Its raw files.
-        folder: The user's data folder; None for RESOFIRE_DATA.
-        settings: What else the result depends on.
-        make: Makes arrays and facts from the paths of the files.
-
-    Returns:
-        Arrays and facts; the facts include the checksums of the files.
+    If none of the files is present but the set was prepared before, that is opened and nothing is downloaded. `make`
+    gets the paths of the files. The returned facts include their checksums.
     """
     present = {key: find(raw, key, folder) for key in raw.files}
     cached = None if any(present.values()) else earlier(name, settings)
@@ -154,7 +145,7 @@ def obtain(raw: RawFiles, key: str, folder: Folder = None) -> Path:
 
 
 def identity(place: Path) -> list[str | int]:
-    """What distinguishes a file or folder from another one without reading it: path, size and time of change."""
+    """Identify a file or folder without reading it: path, size and time of change."""
     state = place.stat()
     if not place.is_dir():
         return [str(place.resolve()), state.st_size, state.st_mtime_ns]
@@ -205,15 +196,7 @@ def read(file: Path, limit: int, remote: Remote | None = None) -> bytes:
 
 
 def read_lines(file: Path, longest: int) -> Iterator[bytes]:
-    """Iterate over the lines of a file, decompressed, without their ends.
-
-    Args:
-        file: The file.
-        longest: The most bytes a line may have.
-
-    Raises:
-        DataError: If it cannot be read, is damaged, or a line is longer.
-    """
+    """Iterate over the lines of a file, decompressed, without their ends; DataError above `longest` bytes."""
     with _read_errors(file, None, "it is truncated or corrupt"), unpacked(file) as stream:
         number = 0
         while line := stream.readline(longest + 3):

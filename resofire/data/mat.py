@@ -21,18 +21,11 @@ HEAD = 1024
 
 
 class MatError(ValueError):
-    """What a file must be and is not. The text follows the name of the file."""
+    """An invalid file. The text follows the name of the file: "must hold x of shape …"."""
 
 
 def read_arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Read arrays of known names and shapes; other variables are skipped.
-
-    Args:
-        raw: The contents of the file.
-        shapes: The shape of each array.
-
-    Returns:
-        The arrays, of the types in which the numbers are stored.
+    """Read arrays of known names and shapes, in the types they are stored in; other variables are skipped.
 
     Raises:
         MatError: The file is damaged, lacks an array, or has one of another shape.

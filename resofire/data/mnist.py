@@ -81,7 +81,7 @@ def smnist(
         bend: See `Warps`.
     """
     warps = require_warps("smnist", SIDE, shift=shift, turn=turn, stretch=stretch, bend=bend)
-    return _load("smnist", MNIST, data_dir, None, warps, DIGITS)
+    return _load("smnist", MNIST, data_dir, warps=warps, class_names=DIGITS)
 
 
 @dataset("psmnist-random", about="MNIST, pixels in one random order", permutation="random")
@@ -92,7 +92,7 @@ def psmnist(
 ) -> Task:  # fmt: skip
     """Load permuted sequential MNIST: as `smnist`, pixels in the order of `permutation`, "bitrev" or "random"."""
     warps = require_warps("psmnist", SIDE, shift=shift, turn=turn, stretch=stretch, bend=bend)
-    return _load("psmnist", MNIST, data_dir, pixel_order(permutation), warps, DIGITS)
+    return _load("psmnist", MNIST, data_dir, order=pixel_order(permutation), warps=warps, class_names=DIGITS)
 
 
 @dataset("fashion", about="Fashion-MNIST pixel by pixel")
@@ -101,7 +101,7 @@ def fashion(
 ) -> Task:
     """Load sequential Fashion-MNIST, as `smnist`."""
     warps = require_warps("fashion", SIDE, shift=shift, turn=turn, stretch=stretch, bend=bend)
-    return _load("fashion", FASHION, data_dir, None, warps, CLOTHES)
+    return _load("fashion", FASHION, data_dir, warps=warps, class_names=CLOTHES)
 
 
 def pixel_order(permutation: str) -> np.ndarray:
@@ -114,8 +114,8 @@ def pixel_order(permutation: str) -> np.ndarray:
 
 
 def _load(
-    task: str, raw: RawFiles, data_dir: Folder, order: np.ndarray | None, warps: Warps | None,
-    class_names: tuple[str, ...],
+    task: str, raw: RawFiles, data_dir: Folder, *, warps: Warps | None, class_names: tuple[str, ...],
+    order: np.ndarray | None = None,
 ) -> Task:  # fmt: skip
     settings = {"version": VERSION, "seed": SEED, "validation": VALIDATION}
     arrays, _ = prepared_from(raw.folders[0], raw, data_dir, settings, lambda places: _make(raw, places))

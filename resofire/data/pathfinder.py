@@ -61,9 +61,13 @@ class Settings:
 
 # Of 128: what LRA states for its Pathfinder128, and otherwise the defaults of the published generator.
 SETTINGS = {
-    32: Settings(32, (1,), 2, 0.5, 1.5, 7, 1.0, 5),
-    128: Settings(128, (2, 3), 5, 1.5, 3.0, 20, 1.8, 8),
-}
+    32: Settings(
+        size=32, margins=(1,), length=2, thickness=0.5, radius=1.5, distance=7, continuity=1.0, distractors=5
+    ),
+    128: Settings(
+        size=128, margins=(2, 3), length=5, thickness=1.5, radius=3.0, distance=20, continuity=1.8, distractors=8
+    ),
+}  # fmt: skip
 
 
 class Tables(NamedTuple):

@@ -43,12 +43,12 @@ def find(folder: Folder, size: int) -> Path | None:
 
 
 def identity(place: Path) -> str:
-    """What distinguishes one release from another without reading 200,000 images."""
+    """Identify a release without reading 200,000 images."""
     digest = hashlib.sha256()
     if place.is_dir():
         for file in sorted((place / "metadata").glob("*.npy")):
             digest.update(file.name.encode())
-            with contextlib.suppress(OSError), file.open("rb") as stream:  # told when it is read
+            with contextlib.suppress(OSError), file.open("rb") as stream:  # reported when it is read
                 while piece := stream.read(1 << 20):
                     digest.update(piece)
         _, *sizes = files.identity(place)

@@ -51,13 +51,9 @@ class _Type(str):
 
 
 def unpickle(raw: bytes) -> Any:
-    """Read a pickle of dictionaries, lists, tuples, texts, numbers and numpy arrays.
+    """Read a pickle (protocol 0 to 4) of dictionaries, lists, tuples, texts, numbers and numpy arrays.
 
-    Args:
-        raw: The pickle, of protocol 0 to 4.
-
-    Returns:
-        The object. Keys of dictionaries are texts, also where the pickle has bytes; arrays are `PickledArray`s.
+    Keys of dictionaries become texts, also where the pickle has bytes; arrays become `PickledArray`s.
 
     Raises:
         ValueError: The pickle is damaged or needs something else.

@@ -79,7 +79,7 @@ class Samples:
 
     @property
     def form(self) -> str:
-        """What test data must have in common with training data."""
+        """The form that test data must share with training data."""
         return f"{self.channels} channels and one label per {'step' if self.per_step else 'sequence'}"
 
     def class_names(self) -> list[str]:
@@ -126,7 +126,7 @@ class Samples:
         return Split(stored, labels, kind="values", bounds=bounds, per_step=self.per_step)
 
     def _place(self, at: int) -> str:
-        """Where a flat label belongs."""
+        """The place of a flat label."""
         return _label_place(self.reading.where, [len(sequence) for sequence in self.sequences], at, self.per_step)
 
 

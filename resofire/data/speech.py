@@ -69,17 +69,10 @@ def read_recordings(place: Path) -> Recordings:
 
 
 def read_wav(where: str, raw: bytes) -> np.ndarray:
-    """Read the samples of a wav file.
-
-    Args:
-        where: Name of the file, for messages.
-        raw: Its contents.
-
-    Returns:
-        The samples, [T] int16.
+    """Read the samples of a wav file, [T] int16; `where` is its name, for messages.
 
     Raises:
-        DataError: If it is damaged, empty, or not one channel of 16 bits at 8 kHz.
+        DataError: It is damaged, empty, or not one channel of 16 bits at 8 kHz.
     """
     try:
         with wave.open(io.BytesIO(raw)) as file:

@@ -1,4 +1,4 @@
-"""The cache of prepared data: memory-mapped arrays beside a manifest, made once and opened at once.
+"""The cache of prepared data: memory-mapped arrays with a manifest, made once and opened quickly.
 
 A set is prepared in a folder with a temporary name, renamed when it is complete. A lock makes a second process wait for
 the first and then open its result. The next preparation removes what an interrupted one left behind.
@@ -52,9 +52,6 @@ def prepared(name: str, settings: dict[str, Any], make: Callable[[], Prepared]) 
 
     Returns:
         The arrays, memory-mapped, and the facts.
-
-    Raises:
-        DataError: If the cache cannot be written.
     """
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     folder = cache_dir() / f"{name}-{key}"
@@ -157,7 +154,7 @@ class _Damaged(Exception):
 
 
 def _intact(folder: Path, settings: dict[str, Any], remedy: str = "") -> Prepared | None:
-    """What a folder holds; None if there is nothing or, which is said with its remedy, it is damaged."""
+    """The prepared set in a folder; None if there is none or if it is damaged, which is reported with `remedy`."""
     try:
         return _open(folder, settings)
     except FileNotFoundError:
@@ -169,7 +166,7 @@ def _intact(folder: Path, settings: dict[str, Any], remedy: str = "") -> Prepare
 
 
 def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
-    """What a folder holds. Reads small arrays and the headers of large ones: opening must take no time.
+    """Open a prepared set. Only small arrays and the headers of large ones are read, so that it takes no time.
 
     Raises:
         FileNotFoundError: There is no manifest.

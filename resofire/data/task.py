@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """How stored numbers become input.
+    """The conversion of stored numbers to input.
 
     Attributes:
         scale: Values are stored * scale + shift; a tuple is per channel. Tokens are used as stored.

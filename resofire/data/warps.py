@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-# Bends are sampled at so many nodes along each side, from edge to edge.
+# Nodes along each side, from edge to edge, at which bends are sampled.
 NODES = 5
 
 
@@ -34,12 +34,7 @@ class Warps:
     mirror: bool = False
 
     def draw(self, count: int, seed: int, epoch: int) -> np.ndarray:
-        """Sample where each pixel of a warped image is looked up in the original, uniformly within the limits.
-
-        Args:
-            count: Number of images.
-            seed: Seed of the run.
-            epoch: Number of the epoch.
+        """Sample where each pixel of `count` warped images is looked up in the original, uniformly within the limits.
 
         Returns:
             [count, 2, 3], or [count, 2, 3 + 25] with bends: place = matrix @ (down, right, 1) + bend there, in pixels
@@ -60,15 +55,7 @@ class Warps:
         return np.concatenate(parts, 2)
 
     def warp(self, images: np.ndarray, by: np.ndarray) -> np.ndarray:
-        """Warp images with bicubic interpolation, which blurs little.
-
-        Args:
-            images: [B, side², C] uint8.
-            by: How to warp each, as `draw` returns it.
-
-        Returns:
-            The warped images, [B, side², C] uint8.
-        """
+        """Warp images [B, side², C] uint8 as `draw` sampled it, with bicubic interpolation, which blurs little."""
         side = self.side
         centre = (side - 1) / 2
         places = np.arange(side) - centre
@@ -102,4 +89,6 @@ def require_warps(
             raise ValueError(f"{task}: {name} must be a number from 0 to {most}, got {value!r}")
     if not isinstance(mirror, bool):
         raise ValueError(f"{task}: mirror must be True or False, got {mirror!r}")
-    return Warps(side, shift, turn, stretch, bend, mirror) if shift or turn or stretch or bend or mirror else None
+    if not (shift or turn or stretch or bend or mirror):
+        return None
+    return Warps(side, shift=shift, turn=turn, stretch=stretch, bend=bend, mirror=mirror)

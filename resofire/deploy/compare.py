@@ -1,4 +1,4 @@
-"""What fixed point costs: accuracy, and how far the spikes diverge from the float network's, for each width in bits."""
+"""Accuracy and spikes of fixed point compared with float, for each width in bits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,16 +33,13 @@ class Comparison:
 def compare(
     folded: Folded, quantized: Quantized | Sequence[Quantized], x: Sequence[Array], labels: Array
 ) -> list[Comparison]:
-    """Run sequences through the float network and fixed-point versions of it.
+    """Run sequences through the float network and one or several fixed-point versions of it.
 
     Args:
         folded: The float network.
-        quantized: One fixed-point network, or several.
+        quantized: The fixed-point networks.
         x: Sequences, values [T, inputs] or tokens [T].
         labels: [S], or [S, T] with scores at every step.
-
-    Returns:
-        One comparison for each fixed-point network.
     """
     networks = [quantized] if isinstance(quantized, Quantized) else list(quantized)
     if not len(x) or len(x) != len(labels):
@@ -98,16 +95,7 @@ def table(
     weight_bits: Sequence[int] = WEIGHT_BITS,
     state_bits: Sequence[int] = STATE_BITS,
 ) -> list[Comparison]:
-    """Compare every pair of widths.
-
-    Args:
-        folded: The float network.
-        samples: Sequences of the training split, to calibrate scales on.
-        x: Sequences of the test split.
-        labels: Their labels, see `compare`.
-        weight_bits: Widths of the weights.
-        state_bits: Widths of the states.
-    """
+    """Compare every pair of widths; scales are calibrated on `samples`, which should be of the training split."""
     seen = observe_samples(folded, samples)
     networks = [
         quantize_observed(folded, seen, weight_bits=weight, state_bits=state)

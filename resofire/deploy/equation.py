@@ -17,7 +17,7 @@ def fire(neurons: Neurons, z: Array) -> Array:
 
 
 def distances(neurons: Neurons, z: Array) -> Array:
-    """How far each step is from one in which rounding decides, relative to what is compared, [T, N].
+    """The distance of each step from a tie, relative to the compared values, [T, N].
 
     If an equation compares more than once, a tie may show in a later spike: then it is the least distance so far.
     """
@@ -58,7 +58,7 @@ def _equation(neurons: Neurons) -> Equation:
 
 
 def _decisions(program: Program) -> Iterator[tuple[Node, ...]]:
-    """What is compared with 0, (x,), or with each other, (a, b)."""
+    """The operands of each comparison: (x,) with 0, or (a, b) with each other."""
     yield from ((argument,) for argument in program.arguments)
     for node in ordered([program.spikes, *program.following.values()]):
         if node.op in COMPARISONS:

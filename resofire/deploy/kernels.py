@@ -100,7 +100,7 @@ def _forget(layout, z, total, steps):
 
 @numba.njit(cache=True, nogil=True)
 def _weight(layout, steps):
-    """By what the sums of the read-out are divided."""
+    """The divisor of the sums of the read-out."""
     most = layout[len(layout) - 1]
     if layout[POOL] == WINDOW:
         return np.float64(min(steps, most))

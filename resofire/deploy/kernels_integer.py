@@ -30,7 +30,7 @@ class Network(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Where results are written; comes as zeros."""
+    """Arrays for the results, initially zero."""
 
     state: Any
     """[2, neurons]: u and r after the last step; zero for spatial neurons."""
@@ -99,7 +99,7 @@ def _leaked(layout, total, read):
 
 @numba.njit(cache=True, nogil=True)
 def _weight(layout, total, steps):
-    """What the bias is multiplied by."""
+    """The factor on the bias."""
     if layout[POOL] == LEAKY:
         return _rounded(total[layout[WIDTH]], layout[LEAK_DROP])
     if layout[POOL] == WINDOW:

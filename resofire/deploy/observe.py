@@ -1,12 +1,12 @@
-"""What a folded network does on sequences: the ranges and rates on which fixed-point scales are calibrated."""
+"""Ranges and rates of a folded network on sequences, to calibrate fixed-point scales on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..nn.folded import Array, Folded, Neurons
-from .reference import centred, step
+from .reference import centred, trajectory
 
 # Values this close to a grid, as a share of its pitch, lie on it but for rounding.
 GRID = 1e-4
@@ -69,19 +69,12 @@ def observe(folded: Folded, samples: Sequence[Array], input_bits: int) -> Observ
 
 def _fire(neurons: Neurons, z: Array, most: Array) -> Array:
     """Spikes [T, N], bool; raises `most` to the largest state, as it is before a reset."""
-    drive = neurons.sign * z
     if neurons.kind == "spatial":
-        return drive >= neurons.threshold
-    free = replace(neurons, reset="none")
-    u, r = np.zeros((2, neurons.count))
+        return neurons.sign * z >= neurons.threshold
     fired = np.zeros(z.shape, bool)
-    for t, now in enumerate(drive):
-        u, r = step(free, u, r, now, fired[t])
+    for t, (u, r, spikes) in enumerate(trajectory(neurons, z)):
         np.maximum(most, np.maximum(np.abs(u), np.abs(r)), out=most)
-        if neurons.reset == "soft":
-            u = np.where(fired[t], u - neurons.threshold, u)
-        elif neurons.reset == "hard":
-            u = np.where(fired[t], 0.0, u)
+        fired[t] = spikes
     return fired
 
 

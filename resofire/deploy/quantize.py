@@ -91,7 +91,7 @@ def quantize_observed(
         )
         lift = lifts[number + 1]
         rows = _rounded(layer.rows / (units[number + 1] * 2.0**lift), top - 1).astype(np.int8)
-        layers.append(IntegerLayer(groups, rows, lift, drops[number + 1], layer.fresh, layer.clear))
+        layers.append(IntegerLayer(groups, rows, lift, drops[number + 1], fresh=layer.fresh, clear=layer.clear))
     if folded.tokens:
         shift, base = lifts[0], np.zeros_like(lifts[0])
         table = _rounded(folded.table / (units[0] * 2.0**shift), top - 1)

@@ -120,7 +120,7 @@ class Quantized:
     score_unit: float
     """Scores times this over W approximate those of the folded network; W is 1 for the pools "last" and "none"."""
     class_names: tuple[str, ...] | None = None
-    """What the classes are called."""
+    """Names of the classes."""
     pool_steps: int | None = None
     """STEPS of the pools leaky and window."""
 

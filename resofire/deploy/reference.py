@@ -3,7 +3,7 @@
 These are the definitions: streams, simulations and exported files must agree with them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ Group = TypeVar("Group")
 
 
 class Result(NamedTuple):
-    """What a network computes on one sequence."""
+    """The output of a network on one sequence."""
 
     scores: Array
     """[classes], or [T, classes] with pool "none"."""
@@ -71,33 +71,27 @@ def centred(folded: Folded, x: Array) -> Array:
     return x if folded.origin is None else x - folded.origin
 
 
-def step(neurons: Neurons, u: Array, r: Array, drive: Array, fired: Array) -> tuple[Array, Array]:
-    """Advance temporal neurons by one step; returns the new u and r, each [N], and writes `fired` [N].
-
-    Args:
-        neurons: PRF or LIF neurons.
-        u: Real part of the state.
-        r: Imaginary part of the state.
-        drive: σ z.
-        fired: Where the spikes are written.
-    """
-    if neurons.kind == "prf":
-        u, r = (
-            neurons.phi_re * u - neurons.phi_im * r + (drive + neurons.current),
-            neurons.phi_im * u + neurons.phi_re * r,
-        )
-    else:
-        u = neurons.phi_re * u + (drive + neurons.current)
-    fired[:] = u >= neurons.threshold
-    if neurons.reset == "soft":
-        u = np.where(fired, u - neurons.threshold, u)
-    elif neurons.reset == "hard":
-        u = np.where(fired, u.dtype.type(0), u)
-    return u, r
+def trajectory(neurons: Neurons, z: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Run PRF or LIF neurons on z [T, N]: in each step u and r before the reset, and the spikes, each [N]."""
+    u, r = np.zeros((2, neurons.count), z.dtype)
+    for drive in neurons.sign * z:
+        if neurons.kind == "prf":
+            u, r = (
+                neurons.phi_re * u - neurons.phi_im * r + (drive + neurons.current),
+                neurons.phi_im * u + neurons.phi_re * r,
+            )
+        else:
+            u = neurons.phi_re * u + (drive + neurons.current)
+        fired = u >= neurons.threshold
+        yield u, r, fired
+        if neurons.reset == "soft":
+            u = np.where(fired, u - neurons.threshold, u)
+        elif neurons.reset == "hard":
+            u = np.where(fired, u.dtype.type(0), u)
 
 
 def both_directions(groups: tuple[Group, ...], z: Array, run_group: Callable[[Group, Array], Array]) -> Array:
-    """What `run_group` gives for each group [T, N], side by side; the second group reads z [T, N] in reverse."""
+    """Concatenate `run_group` of each group, [T, N]; the second group reads z [T, N] in reverse."""
     forward, *reverse = groups
     return np.concatenate([run_group(forward, z), *(run_group(group, z[::-1])[::-1] for group in reverse)], 1)
 
@@ -157,13 +151,11 @@ def _fire(neurons: Neurons, z: Array) -> Array:
     """The spikes of one group, [T, N], bool."""
     if neurons.kind == "equation":
         return equation.fire(neurons, z)
-    drive = neurons.sign * z
     if neurons.kind == "spatial":
-        return drive >= neurons.threshold
-    u, r = np.zeros((2, neurons.count), z.dtype)
+        return neurons.sign * z >= neurons.threshold
     fired = np.zeros(z.shape, bool)
-    for t, now in enumerate(drive):
-        u, r = step(neurons, u, r, now, fired[t])
+    for t, (_, _, spikes) in enumerate(trajectory(neurons, z)):
+        fired[t] = spikes
     return fired
 
 

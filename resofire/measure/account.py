@@ -1,4 +1,4 @@
-"""One network measured: fire rates, operations and energy, beside peers of equal size.
+"""Measure a network: fire rates, operations and energy, compared with peers of equal size.
 
 Modules count themselves (`resofire.nn.counts`; docs/energy.md has the rules and their reasons).
 """
@@ -47,7 +47,7 @@ def measure(
     model: Any, batches: Iterable[Batch], length: float | None = None, *, against: tuple[str, ...] = ("s4",),
     state_size: int = 64, costs: Costs | str = FLOAT32, fold_norm: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure a network's fire rates and compute its operations and energy, beside peers of equal size.
+    """Measure a network's fire rates and compute its operations and energy, compared with peers of equal size.
 
     Args:
         model: A network that counts itself, see `count_ops`.
@@ -186,7 +186,7 @@ def _dynamics(model: Any) -> str:
 
 
 def _block(model: Any) -> str:
-    """What a network is made of: the name of its own block's config, or of its neuron."""
+    """The name of a network's own block, or of its neuron."""
     config = getattr(model.config, "block", None) or getattr(model.config, "neuron", model.config)
     if isinstance(config, PRFConfig):
         # It may make another neuron.

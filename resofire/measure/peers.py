@@ -30,7 +30,7 @@ from ..ops.registry import nearest
 
 @dataclass(frozen=True)
 class Site:
-    """What a peer's block depends on besides its width."""
+    """The parameters of a peer's block besides its width."""
 
     steps: float  # per inference
     context: float  # tokens attended to per step, on average
@@ -127,7 +127,9 @@ def peer(
         require_positive("peer", each, value)
     own = length / sequences
     context = own if bidirectional else (own + 1) / 2
-    site = Site(length, context, state_size, rate, 1 + bidirectional, norm)
+    site = Site(
+        steps=length, context=context, state_size=state_size, rate=rate, directions=1 + bidirectional, norm=norm
+    )
     blocks = (PEERS[name](width, f"blocks.{number}", site) for number, width in enumerate(widths))
     return joined(TITLES[name], length, *blocks)
 

@@ -1,4 +1,4 @@
-"""How often each layer fires on data: the one measured number that the work of a spiking network depends on."""
+"""Fire rates of the layers, measured on data; the operation count depends on them."""
 
 from collections.abc import Callable, Iterable
 

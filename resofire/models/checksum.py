@@ -43,7 +43,7 @@ def fault(file: Path) -> str | None:
 
 
 def sidecar(file: Path) -> Path:
-    """Where the checksum of a whole file may be."""
+    """The path of a separate checksum file."""
     return file.with_name(f"{file.name}.{ENTRY}")
 
 

@@ -55,10 +55,6 @@ class Classifier(Network):
 
         Returns:
             Logits [B, classes]; with pool "none" [B, T, classes], zero after each end, or [1, S, classes] if packed.
-
-        Raises:
-            TypeError: x, lengths or cu_seqlens has another dtype.
-            ValueError: One of them has another shape or values out of range, or both lengths and cu_seqlens are given.
         """
         pooled, sequences = self.encoder(x, lengths=lengths, cu_seqlens=cu_seqlens, owner="Classifier")
         logits = self.head(pooled)

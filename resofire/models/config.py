@@ -1,4 +1,4 @@
-"""What the configs of all networks share. A config is frozen; its values are checked when it is created."""
+"""Base classes of the configs of networks. A config is frozen; its values are checked when it is created."""
 
 from dataclasses import dataclass, fields
 from numbers import Real
@@ -30,16 +30,15 @@ class NetworkConfig(Config):
     """The temporal neuron: a config such as `PRFConfig()`, or a Neuron class, which means its defaults. On the command
     line the class is chosen by its name in lower case: --model.neuron bhrf --model.neuron.gamma 0.8."""
     pool: str = "mean"
-    """How the stream becomes one vector: mean over the true length, last step, leaky: a mean that forgets, for signals
-    that never end, or none: logits at every step."""
+    """Pooling over time: mean over the true length, last step, leaky (a mean that forgets), or none: every step."""
     rate_target: float | None = None
     """Regularise the fire rate of each layer towards this value, see `Network.penalised`."""
     rate_weight: float = 1.0
     """Weight of that penalty."""
     backend: str = "auto"
-    """How the Linears on spikes run, or whole blocks, see `nn.SDTCM`; the neuron has a backend of its own."""
+    """Backend of the Linears on spikes or of whole blocks, see `nn.SDTCM`; the neuron has its own."""
     class_names: tuple[str, ...] | None = None
-    """What the classes are called, for reports, streams and exported files."""
+    """Names of the classes, for reports, streams and exported files."""
     pool_steps: int | None = None
     """Steps that the pool leaky remembers: those of age t count (1 - 1/pool_steps)^t."""
     _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
@@ -115,8 +114,7 @@ class EncoderConfig(NetworkConfig):
     positional_bias: float = renamed(0.0, saved_as="clock")
     """Positional bias for slow PRF channels, see `nn.SDTCM`; 0: none."""
     standardise: bool = False
-    """Subtract a mean from the values of each input channel and divide them by a deviation, both learned from the
-    training data and saved with the network."""
+    """Standardise each input channel by the mean and deviation of the training data, saved with the network."""
     block: Config | None = None
     """A block of your own instead of SD-TCM: a config whose `build(features)` makes it."""
     spatial: str = added("neuron")

@@ -181,7 +181,7 @@ class Encoder(nn.Module):
 
 
 def _folded(block: nn.Module, result: Any, features: int) -> tuple[list[Layer], Array, Array]:
-    """What a block's `fold` returned, if it is (layers, c, d)."""
+    """Check what a block's `fold` returned: (layers, c, d)."""
     match result:
         case (list() as layers, np.ndarray() as c, np.ndarray() as d):
             if c.shape == d.shape == (features,) and all(isinstance(each, Layer) for each in layers):

@@ -99,10 +99,6 @@ class Feedforward(Network):
 
         Returns:
             Logits [B, classes]; with pool "none" [B, T, classes], zero after each end, or [1, S, classes] if packed.
-
-        Raises:
-            TypeError: x, lengths or cu_seqlens has another dtype.
-            ValueError: One of them has another shape or values out of range, or both lengths and cu_seqlens are given.
         """
         self._require_input("Feedforward", x, "B, T")
         x, sequences = arrange("Feedforward", x, lengths, cu_seqlens)

@@ -1,4 +1,4 @@
-"""What all networks share: how they are called, and the spike-rate regulariser."""
+"""The base class of networks, with the spike-rate regulariser, and checks of their input."""
 
 import torch
 from torch import Tensor

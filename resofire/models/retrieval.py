@@ -63,10 +63,6 @@ class Retrieval(Network):
 
         Returns:
             Logits [B, classes].
-
-        Raises:
-            TypeError: x, lengths or cu_seqlens has another dtype.
-            ValueError: One of them has another shape or values out of range, or both lengths and cu_seqlens are given.
         """
         if cu_seqlens is None:
             self.encoder.require_input("Retrieval", x, "B, 2, T")

@@ -1,4 +1,4 @@
-"""Where the sequences lie in a batch: of one length, of different lengths, or packed; and how each becomes one vector.
+"""Batches of sequences of one length, of different lengths, or packed; and pooling over time.
 
 Sequences of different lengths are packed end to end before anything is computed: padding costs nothing, counts in no
 statistics, and what it holds does not matter.
@@ -14,7 +14,7 @@ from ..ops.checks import require_bounds, sequence_count
 
 
 class Sequences(NamedTuple):
-    """How to read a stream: [B, T, D] if `cu_seqlens` is None, else [1, S, D]."""
+    """The layout of a stream: [B, T, D] if `cu_seqlens` is None, else [1, S, D]."""
 
     batch: int  # B
     cu_seqlens: Tensor | None = None  # [B + 1], int32
@@ -52,7 +52,7 @@ class Sequences(NamedTuple):
         return stream.new_zeros(self.batch, stream.shape[2]).index_add(0, sequence, stream[0] * share[:, None])
 
     def restore(self, y: Tensor) -> Tensor:
-        """Puts [1, S, C] back to [B, T, C], zeros behind each end, only if packed from `lengths`."""
+        """Unpack [1, S, C] to [B, T, C] with zeros after each end, if it was packed from `lengths`."""
         if self.places is None:
             return y
         padded = y.new_zeros(self.batch * self.steps, y.shape[2]).index_copy(0, self.places, y[0])
@@ -60,7 +60,7 @@ class Sequences(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """What a network carries from one time step to the next: its layers' states, and the running sum of the read-out.
+    """The state of a network between time steps: its layers' states, and the running sum of the read-out.
 
     The sum is in float64, as a stream has no end; it and the count [B] are None unless the pool is "mean" or "leaky".
     """
@@ -81,7 +81,7 @@ def start(layers: tuple[Any, ...], pool: str, batch: int, features: int, device:
 def advance(
     layers: tuple[Any, ...], state: StreamState, stream: Tensor, pool_steps: int | None
 ) -> tuple[Tensor, StreamState]:
-    """What one more step [B, D] makes of the read-out; with `pool_steps` the mean is leaky."""
+    """Update the read-out by one step [B, D]; with `pool_steps` the mean is leaky."""
     if state.total is None or state.steps is None:
         return stream, StreamState(layers, None, None)
     steps = state.steps + 1
@@ -104,7 +104,7 @@ def require_state(op: str, state: StreamState, layers: int) -> None:
 def arrange(
     owner: str, x: Tensor, lengths: Tensor | None, cu_seqlens: Tensor | None
 ) -> tuple[Tensor, Sequences]:  # fmt: skip
-    """Checks how a batch [B, T, ...] is said to be divided, and packs it if `lengths` are given."""
+    """Check `lengths` or `cu_seqlens` of a batch [B, T, ...], and pack it if it has `lengths`."""
     if lengths is not None and cu_seqlens is not None:
         raise ValueError(f"{owner}: lengths and cu_seqlens must not both be given")
     if lengths is not None:

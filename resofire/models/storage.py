@@ -178,7 +178,7 @@ def load(path: str | os.PathLike[str]) -> Network:
     if file.is_dir():
         file = file / WEIGHTS
     if not file.is_file():
-        raise StorageError(f"load: path must be a run folder or a file of weights, got {file}, which is not there")
+        raise StorageError(f"load: path must be a run folder or a file of weights, got {file}, which does not exist")
     config, weights = _read(file)
     model = _outline(file, config, len(weights))
     expected = model.state_dict()
@@ -209,7 +209,7 @@ def shipped() -> tuple[str, ...]:
 
 
 def find(model: str | os.PathLike[str]) -> Path:
-    """Where a network is: the folder of a shipped one by its name, or a path that exists.
+    """Find a network: the folder of a shipped one by its name, or a path that exists.
 
     A path that has the name of a shipped network is written ./name.
 

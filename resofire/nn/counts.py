@@ -146,7 +146,7 @@ def joined(name: str, steps: float, *pieces: Iterable[Count]) -> Counts:
 def count_neuron(
     name: str, features: int, steps: float, operations: Mapping[str, float], *, coefficients: int, states: int
 ) -> Count:
-    """Count a temporal neuron.
+    """Count a temporal neuron of `features` channels.
 
     Args:
         name: The layer's name.
@@ -155,9 +155,6 @@ def count_neuron(
         operations: Per channel and time step, by the names of `Count`.
         coefficients: Numbers per channel that are read at each step.
         states: States per channel, read and written at each step.
-
-    Returns:
-        The layer's count.
     """
     return Count(
         layer=name, component="temporal neuron", times=steps, weights_read=NUMBER * coefficients * features,

@@ -24,7 +24,7 @@ class Firing(nn.Module):
         self._watchers: list[Watcher] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles hold: nobody watches a copy, and nobody would ever stop watching it."""
+        """The state of copies and pickles, without watchers: nobody would ever remove them."""
         return {**self.__dict__, "_watchers": []}
 
     def _fired(self, spikes: Tensor) -> Tensor:

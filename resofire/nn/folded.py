@@ -85,7 +85,7 @@ class Equation:
     owner: str
     """The class of the neuron."""
     program: Program
-    """What it computes from current, states and coefficients."""
+    """Its graph, a function of current, states and coefficients."""
     gain: Array
     """g [N]."""
     coefficients: tuple[Array, ...]
@@ -144,7 +144,7 @@ class Folded:
     tokens: bool
     layers: tuple[Layer, ...]
     pool: str
-    """How the scores come about: mean, last, none, leaky or window, see the top of this file."""
+    """How z is pooled over time: mean, last, none, leaky or window, see the top of this file."""
     head: Array
     """[last D, classes]: scores = pooled z · head + bias."""
     bias: Array
@@ -152,7 +152,7 @@ class Folded:
     origin: Array | None = None
     """[inputs]: what is subtracted from values; None for tokens, and where it is zero."""
     class_names: tuple[str, ...] | None = None
-    """What the classes are called."""
+    """Names of the classes."""
     pool_steps: int | None = None
     """STEPS of the pools leaky and window; None for the others."""
 
@@ -231,7 +231,7 @@ class Folded:
         return None
 
     def input_fault(self, x: Array) -> str | None:
-        """What a sequence must be and what it is, as half a sentence; None if this network can read it."""
+        """Why this network cannot read a sequence, as half a sentence ("tokens …, got …"); None if it can."""
         size = len(self.table)
         if self.tokens:
             valid = x.ndim == 1 and x.dtype.kind in "iu" and x.size and 0 <= x.min() <= x.max() < size
@@ -284,7 +284,7 @@ class Folded:
 
 
 def pool_fault(pool: str, steps: object) -> str | None:
-    """What is wrong with the STEPS of a pool, in one sentence; None if nothing is."""
+    """Why the STEPS of a pool are invalid, in one sentence; None if they are valid."""
     most = MOST_STEPS.get(pool)
     if most is None:
         return None if steps is None else f"pool_steps must be None for pool {pool}, got {steps!r}"
@@ -308,20 +308,10 @@ def fold_method(module: nn.Module) -> Callable[..., Any]:
 def temporal(
     kind: str, *, phi_re: Array, phi_im: Array, gain: Array, threshold: Any, reset: str, a: Array, b: Array
 ) -> Neurons:
-    """PRF or LIF neurons that read a z + b, each [N].
+    """PRF or LIF neurons that read the current a z + b, with a and b [N]; φ is β for a LIF.
 
     The state is divided by |a| and the gain, which leaves σ = sign(a), the constant current b/|a| and the threshold
     V/(gain |a|). Where a = 0 there is nothing to divide by: σ = 0 and the current is b.
-
-    Args:
-        kind: prf or lif.
-        phi_re: Real part of φ, [N]; β of a LIF.
-        phi_im: Imaginary part of φ, [N]; zero for a LIF.
-        gain: What multiplies the current, [N].
-        threshold: V, a number or [N].
-        reset: none, soft or hard.
-        a: Slope of the current, [N].
-        b: Offset of the current, [N].
     """
     size = np.where(a == 0, 1.0, np.abs(a))
     return Neurons(
@@ -351,16 +341,7 @@ def spatial(threshold: float, a: Array, b: Array) -> Neurons:
 def equation(
     owner: str, program: Program, coefficients: tuple[Array, ...], operations: dict[str, float], a: Array, b: Array
 ) -> Neurons:
-    """Neurons of any equation that read a z + b, each [N].
-
-    Args:
-        owner: The class of the neuron.
-        program: From `ops.equation.program_of`.
-        coefficients: In the order of the program, each [] or [N].
-        operations: From `count_dynamics`.
-        a: Slope of the current, [N].
-        b: Offset of the current, [N].
-    """
+    """Neurons of any equation that read the current a z + b, with a and b [N]; see `Equation`."""
     zero = np.zeros_like(a)
     return Neurons(
         kind="equation",

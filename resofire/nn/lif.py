@@ -33,7 +33,7 @@ class LIFConfig(NeuronConfig):
     surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
     """The derivative used for the spike."""
     backend: str = "auto"
-    """How it runs, see `resofire.ops.lif`."""
+    """Backend, see `resofire.ops.lif`."""
 
     def build(self, features: int) -> "LIF":
         return LIF(features, **settings_of(self))
@@ -51,7 +51,7 @@ class LIF(Neuron, config_class=LIFConfig):
         reset: "none", "soft" or "hard".
         reset_gradient: Whether the spike in the reset carries a gradient: "detached" (no) or "full".
         surrogate: The derivative used for the spike.
-        backend: How it runs, see `resofire.ops.lif`.
+        backend: One of those of `resofire.ops.lif`.
     """
 
     states = LIFState._fields

@@ -1,4 +1,4 @@
-"""Linear layers that run as operators of ours: on spikes, on real values, and on the few that enter a network."""
+"""Linear layers with operators of their own: on spikes, on real values, and on the few that enter a network."""
 
 import torch
 from torch import Tensor, nn

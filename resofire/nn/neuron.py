@@ -202,7 +202,7 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
                 form = list(value.shape)
                 raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {form}")
         c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
-        return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate, self._graph_key)
+        return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate, key=self._graph_key)
 
     def extra_repr(self) -> str:
         return f"{self.features}, {self.surrogate}"
@@ -261,7 +261,7 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
         except CountError as error:
             raise FoldError(self, str(error)) from None
         values = tuple(map(to_array, call.coefficients))
-        return fold_equation(type(self).__name__, program, values, operations, a, b)
+        return fold_equation(type(self).__name__, program, values, operations, a=a, b=b)
 
 
 # NamedTuples of states and coefficients. (torch.compile warns of `lru_cache`.)
@@ -313,15 +313,9 @@ def sample(
     log: bool = False,
     evenly_spaced: bool = False,
 ) -> Tensor:
-    """Initial values [features]: a constant, or sampled from a range (low, high), uniformly or log-uniformly.
+    """Initial values [features]: a constant, or sampled from a range (low, high), uniformly or log-uniformly (`log`).
 
-    Args:
-        owner: Who asks, for errors.
-        name: The quantity, for errors.
-        value: A number for all channels, or a pair.
-        features: Number of channels.
-        log: Sample the logarithm uniformly.
-        evenly_spaced: Evenly spaced over the range, in random order, instead of sampled.
+    With `evenly_spaced` they are evenly spaced over the range, in random order. `owner` and `name` are for errors.
     """
     require_range(owner, name, value)
     if not isinstance(value, tuple):

@@ -46,7 +46,7 @@ class PRFConfig(NeuronConfig):
     surrogate: Surrogate = ATan()  # noqa: RUF009 - frozen
     """The derivative used for the spike."""
     backend: str = "auto"
-    """How it runs, see `resofire.ops.prf`."""
+    """Backend, see `resofire.ops.prf`."""
     evenly_spaced: bool = renamed(False, saved_as="even")
     """Evenly spaced over each range, in random order, instead of sampled."""
     gain: str = "delta"
@@ -104,8 +104,9 @@ class PRF(Neuron, config_class=PRFConfig):
         reset: "none" or "soft".
         reset_gradient: Whether the spike in the reset carries a gradient: "detached" (no) or "full".
         surrogate: The derivative used for the spike.
-        backend: How it runs, see `resofire.ops.prf`.
-        evenly_spaced: Evenly spaced over each range, in random order, instead of sampled.
+        backend: One of those of `resofire.ops.prf`.
+        evenly_spaced: Evenly spaced over each range, in random order, instead of sampled. Better where inputs come in
+            a random order, not elsewhere (docs/experiments/initial-delta-theta.md).
         gain: Factor of the current: "delta", as in the paper, or "unit", so that the stationary real potential has
             standard deviation 1 for unit-variance white input, however long the memory.
         resonators: Resonators per neuron; more than 1 make a `DRF`, with a trained mix.

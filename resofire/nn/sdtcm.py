@@ -6,8 +6,8 @@
 U is the real-valued stream [B, T, D]. TN is the temporal neuron, which mixes tokens (time steps); SN the spatial
 neuron, which sees one time step; both Linears, which mix channels, see spikes only. N is a batch norm over all time
 steps; as pre-norm it stands on the neuron's input alone, the shortcut carries U itself. D is a dropout of whole time
-steps: one draw for each sequence and time step, for all its channels. Bidirectional: a second TN of its own walks each
-sequence from its end, S = [TN, TN reversed] has 2D channels and W is [D, 2D]. With spatial="identity" the block ends at
+steps: one draw for each sequence and time step, for all its channels. Bidirectional: a second TN runs over each
+sequence in reverse, S = [TN, TN reversed] has 2D channels and W is [D, 2D]. With spatial="identity" the block ends at
 R: no spatial neuron and no second Linear, U⁺ = R or N(R), as in the authors' later networks for MNIST.
 """
 
@@ -66,7 +66,8 @@ class SDTCM(nn.Module):
         positional_bias: The initial biases of the pre-norm put the resting potential of each slow PRF at this distance
             from 0, so that its decay towards rest encodes the time. Slow are channels whose memory τ/Δ is at least
             BIASED_MEMORY steps. Exact without a reset; averaged over both neurons of a bidirectional block. 0: no bias,
-            as in the paper.
+            as in the paper. Better where inputs come in a random order
+            (docs/experiments/positional-bias-slow-channels.md).
         gradient_dtype: "float32", or "bfloat16": the fused block then rounds the dense products that give the gradient
             of its spikes. Faster on a CPU with AVX512-BF16 or AMX, refused on others; without effect on a composed
             block and in float64.
@@ -252,7 +253,7 @@ class SDTCM(nn.Module):
             mean, inverse = self.norm.statistics(u, cu_seqlens)
         dropping = self.training and self.dropout > 0
         if dropping:
-            keep = torch.stack([self._kept(u).flatten() for _ in range(2)]).ne(0).to(torch.uint8)
+            keep = torch.stack([self._dropout_mask(u).flatten() for _ in range(2)]).ne(0).to(torch.uint8)
         equations = [each._equation(u) for each in neurons]
         pairs = zip(*(each.coefficients for each in equations), strict=True)
         surrogate = equations[0].surrogate
@@ -312,10 +313,10 @@ class SDTCM(nn.Module):
         return self.norm(out) if self.norm is not None and not self.prenorm else out
 
     def _drop(self, x: Tensor) -> Tensor:
-        return x * self._kept(x) if self.training and self.dropout > 0 else x
+        return x * self._dropout_mask(x) if self.training and self.dropout > 0 else x
 
-    def _kept(self, x: Tensor) -> Tensor:
-        """One draw for each sequence and time step, [..., 1]: 0, or what makes up for those dropped."""
+    def _dropout_mask(self, x: Tensor) -> Tensor:
+        """The mask of a dropout of time steps, [..., 1]: 0, or 1 / (1 - dropout)."""
         return F.dropout(x.new_ones((*x.shape[:-1], 1)), self.dropout)
 
     def _require_stream(self, op: str, u: Tensor, dims: str) -> None:

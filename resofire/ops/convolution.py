@@ -63,7 +63,7 @@ def reset_scan(potential: Tensor, decay: Tensor, threshold: Tensor) -> Tensor:
 
 
 def walk(
-    current: Tensor, decay: Tensor, gain: Tensor | float, threshold: Tensor, start: Tensor | None, soft: bool,
+    current: Tensor, decay: Tensor, gain: Tensor | float, threshold: Tensor, *, start: Tensor | None, soft: bool,
     surrogate: Surrogate,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Spikes [B, T, N] and the final (complex) potential [B, N], after the reset.

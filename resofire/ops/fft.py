@@ -13,7 +13,8 @@ def _prf(current: Tensor, state: Tensor, call: Call) -> tuple[Tensor, Tensor]:
     phi_re, phi_im, delta, threshold = call.coefficients.unbind(0)
     spikes, last = convolution.walk(
         current, torch.complex(phi_re, phi_im), delta, threshold,
-        torch.complex(state[0], state[1]) if call.carried else None, call.reset == "soft", call.surrogate,
+        start=torch.complex(state[0], state[1]) if call.carried else None, soft=call.reset == "soft",
+        surrogate=call.surrogate,
     )  # fmt: skip
     return spikes, torch.stack((last.real, last.imag))
 
@@ -21,8 +22,9 @@ def _prf(current: Tensor, state: Tensor, call: Call) -> tuple[Tensor, Tensor]:
 def _lif(current: Tensor, state: Tensor, call: Call) -> tuple[Tensor, Tensor]:
     """Algorithms 1 and 2, the decoupled reset."""
     beta, threshold = call.coefficients.unbind(0)
+    start = state[0] if call.carried else None
     spikes, last = convolution.walk(
-        current, beta, 1.0, threshold, state[0] if call.carried else None, call.reset == "soft", call.surrogate
+        current, beta, 1.0, threshold, start=start, soft=call.reset == "soft", surrogate=call.surrogate
     )
     return spikes, last[None]
 

@@ -1,4 +1,4 @@
-"""The paper reproduced: every table, figure and theorem, one file each, ours beside the paper's.
+"""The paper reproduced: every table, figure and theorem, one file each, our results next to the paper's.
 
 Each module in NAMES has
 

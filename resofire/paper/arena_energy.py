@@ -1,4 +1,4 @@
-"""Accuracy, size, fire rate and energy of the shipped networks of the Long Range Arena, beside the paper's."""
+"""Accuracy, size, fire rate and energy of the shipped networks of the Long Range Arena, and the paper's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,15 +16,8 @@ PARAMETERS = {"ListOps": "272k", "Text": "830k", "Retrieval": "1.1M", "Image": "
 def energies(titles: Mapping[str, str], accuracies: Mapping[str, float]) -> list[dict[str, Any]]:
     """Compute a row for each shipped network of these tasks and one for each task's network in the paper.
 
-    Fire rates of ours are those recorded on the test split. Lengths are the paper's, which are padded, so that the
-    energies can be compared.
-
-    Args:
-        titles: Names of tasks in the paper by their names here.
-        accuracies: The paper's, in %, by its names of the tasks.
-
-    Returns:
-        The rows in the order of `titles`; accuracies, rates and savings in %.
+    Our fire rates are those recorded on the test split. Lengths are the paper's, which are padded, so that the
+    energies can be compared. `titles` are the paper's names of tasks by ours; accuracies, rates and savings are in %.
     """
     paper = {each["task"]: each for each in compare_published()}
     shipped: dict[str, list[dict[str, Any]]] = {}
@@ -68,7 +61,7 @@ def _theirs(paper: dict[str, Any], accuracy: float) -> dict[str, Any]:
 
 
 def section(rows: Sequence[dict[str, Any]]) -> str:
-    """What `energies` returned as Markdown; nothing if no network is shipped."""
+    """The rows of `energies` as Markdown; empty if no network is shipped."""
     if not rows:
         return ""
     head = ("task", "network", "test", "parameters", "fire rate", "mJ, published", "saved", "mJ, audited", "saved")

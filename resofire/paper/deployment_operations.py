@@ -1,4 +1,4 @@
-"""Operations per time step of a PRF beside a LIF: the paper's claim, and the count.
+"""Operations per time step of a PRF and a LIF: the paper's claim, and the count.
 
 Each form of a neuron is written once, as the dynamics of one step. Its operations are counted and its spikes compared
 with the library's, so that what is counted is the neuron.

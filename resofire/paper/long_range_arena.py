@@ -1,4 +1,4 @@
-"""The paper's table of the Long Range Arena, beside the networks trained so far. Nothing is trained for this page."""
+"""The paper's table of the Long Range Arena, with the networks trained so far. Nothing is trained for this page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -138,7 +138,7 @@ def _compared(result: dict[str, Any]) -> str:
         if ours is not None and theirs is not None
     ]
     if not differences:
-        return "There is no result of ours to compare with the paper's."
+        return "There is no result here to compare with the paper's."
     return f"Ours minus the paper's, in points: {', '.join(differences)}."
 
 

@@ -25,7 +25,7 @@ from ..models import Feedforward, load
 from ..plot import figure, styled
 from . import decay as sweep
 from .pages import percent, table
-from .workplace import Trained, Workplace, read_kept
+from .workplace import Trained, Workplace, read_json
 
 TITLE = "Loss landscapes on psMNIST: fast, moderate and slow decay, and resonance"
 # Decay, and kind of neuron as in the decay sweep.
@@ -73,7 +73,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
     batches = _images(split, images)
     cases = {}
     for label, (done, model) in trained.items():
-        surfaces = _kept(done.folder / "landscape.json", model, batches, plan)
+        surfaces = _surfaces(done.folder / "landscape.json", model, batches, plan)
         beta, kind = CASES[label]
         cases[label] = {
             "beta": beta, "theta": sweep.THETAS[kind], "accuracy": done.result["accuracy"],
@@ -106,7 +106,7 @@ def _plan(workplace: Workplace, models: list[Feedforward], split: data.Split) ->
         room = [plan for plan in PLANS if plan[0] * plan[1] ** 2 * plan[2] * seconds <= 15 * workplace.minutes]
         workplace.folder.mkdir(parents=True, exist_ok=True)
         write_atomic(file, (json.dumps(room[-1] if room else PLANS[0]) + "\n").encode())
-    planes, side, images = read_kept(file)
+    planes, side, images = read_json(file)
     return planes, side, images
 
 
@@ -129,13 +129,13 @@ def loss(model: Feedforward, batches: list[data.Batch]) -> float:
     return total / sum(len(batch.labels) for batch in batches)
 
 
-def _kept(
+def _surfaces(
     file: Path, model: Feedforward, batches: list[data.Batch], plan: tuple[int, int, int]
 ) -> list[list[list[float]]]:
     """Losses over each plane; those in the file are read."""
     planes, side, _ = plan
-    kept = read_kept(file) if file.exists() else {}
-    surfaces = kept["surfaces"] if kept.get("plan") == list(plan) else []
+    stored = read_json(file) if file.exists() else {}
+    surfaces = stored["surfaces"] if stored.get("plan") == list(plan) else []
     for plane in range(len(surfaces), planes):
         along = [direction(model, seed) for seed in (2 * plane, 2 * plane + 1)]
         surfaces.append(surface(model, batches, along, side))

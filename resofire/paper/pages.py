@@ -1,4 +1,4 @@
-"""What the pages and figures of the experiments share: tables in Markdown, rounding, line styles."""
+"""Shared by the pages and figures of the experiments: tables in Markdown, rounding, line styles."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice

@@ -31,7 +31,7 @@ from ..nn.counts import joined
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What the paper prints for a task: rates in per cent, energies in mJ per inference."""
+    """The paper's printed numbers for a task: rates in per cent, energies in mJ per inference."""
 
     name: str
     length: int

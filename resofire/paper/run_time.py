@@ -15,7 +15,7 @@ from ..clone import benchmark
 from ..nn import LIF
 from ..ops import retain_buffers
 from ..plot import figure, hatches, lines, styled
-from ..plot.bench import PAPER
+from ..plot.style import PAPER
 from .pages import table
 from .training_equivalence import BACKENDS
 from .workplace import Workplace
@@ -155,7 +155,7 @@ torch.profiler, the paper's and ours, shares of the whole step in brackets; the 
 
 {profiles}
 
-SpikingJelly, snnTorch, S4D and a Transformer, measured in the same way, are in [Beside the peers](../peers.md); that
+SpikingJelly, snnTorch, S4D and a Transformer, measured in the same way, are on [a page of their own](../peers.md); that
 the three ways of training agree is shown in [training-equivalence](training-equivalence.md).
 """
 

@@ -1,4 +1,4 @@
-"""The paper's table of sMNIST and psMNIST, beside the shipped networks. Nothing is trained for this page."""
+"""The paper's table of sMNIST and psMNIST, with the shipped networks. Nothing is trained for this page."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -57,7 +57,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
     absent = {task: reason for task in TABLES if (reason := _why_absent(workplace, task))}
     there = [task for task in TABLES if task not in absent]
     if not there:
-        raise DataError(f"theta-ranges: none of its data sets is there; the first: {next(iter(absent.values()))}")
+        raise DataError(f"theta-ranges: none of its data sets is available; the first: {next(iter(absent.values()))}")
     results = {}
     for task in there:
         ablation = TABLES[task]
@@ -117,14 +117,14 @@ def draw(result: dict[str, Any]) -> Figure:
             places = [ablation.labels.index(label) for label in accuracy]
             panel.plot(places, [100 * each["test"] for each in accuracy.values()], label="here", **ours)
         else:
-            panel.text(0.5, 0.25, "data not there", transform=panel.transAxes, ha="center")
+            panel.text(0.5, 0.25, "no data", transform=panel.transAxes, ha="center")
         panel.axhline(ablation.chance, color="#6b6b6b", linestyle=":", label="chance")
         panel.set_xticks(range(len(ablation.labels)), ablation.labels, rotation=45)
         panel.set(title=ablation.title, ylim=(0, 100))
     for panel in panels[len(TABLES) :]:
         panel.set_axis_off()
     panels[-1].legend(*panels[0].get_legend_handles_labels(), loc="center", fontsize=13)
-    drawn.supxlabel("largest θ at first")
+    drawn.supxlabel("largest initial θ")
     drawn.supylabel("test accuracy, %")
     return drawn
 

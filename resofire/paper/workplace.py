@@ -1,4 +1,4 @@
-"""What an experiment gets: a budget, the data, and trainings that are kept and resumed; and finished runs elsewhere."""
+"""What an experiment works with: its budget, its data and its trainings, which are resumed; and finished runs."""
 
 import csv
 import json
@@ -98,7 +98,7 @@ def _plan(
     """How many steps fit into `budget` seconds; with `validations`, also on how many sequences to evaluate."""
     file = folder / "plan.json"
     if file.exists():
-        return read_kept(file)
+        return read_json(file)
     retain_buffers()
     seconds = sum(_seconds_per_step(config, tasks[label]) for label, config in configs.items())
     most = min(config.epochs * -(-len(tasks[label]["train"]) // config.batch) for label, config in configs.items())
@@ -114,7 +114,7 @@ def _plan(
     return plan
 
 
-def read_kept(file: Path) -> Any:
+def read_json(file: Path) -> Any:
     """Read a JSON file that an experiment has written into its folder."""
     try:
         return json.loads(file.read_text("utf-8"))

@@ -19,6 +19,8 @@ P = ParamSpec("P")
 COLOURS = ("#0b3c5d", "#d9730d", "#5aa9dd", "#8f2d56", "#7a9e3a", "#6b6b6b", "#e0a800", "#3d3d8f")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+# The paper's numbers, in every figure: black and hollow.
+PAPER: Any = {"color": "black", "linestyle": "none", "marker": "*", "markersize": 12, "markerfacecolor": "white"}
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "|||", "ooo", "---")
 SETTINGS: Any = {
     "font.family": "DejaVu Sans", "font.size": 11, "axes.titlesize": 12, "axes.titleweight": "bold",

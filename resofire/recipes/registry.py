@@ -1,4 +1,4 @@
-"""The registry of recipes. A package of one's own registers its recipes with the same decorator."""
+"""The registry of recipes; your own package registers its recipes with the same decorator."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Everything that the page of a run shows, as plain values. What cannot be had is a sentence in its place."""
+"""Collect everything that the page of a run shows, as plain values; a missing part is replaced by a sentence."""
 
 import datetime
 import os
@@ -34,7 +34,7 @@ LARGEST = 100
 
 @dataclass(frozen=True)
 class Request:
-    """What to put on the page of a run, besides what its folder holds.
+    """The inputs of a run's page besides its folder.
 
     Attributes:
         data_dir: Folder of the data set's raw files; None is the one the run was begun with.
@@ -87,7 +87,7 @@ def joined(folder: Path, network: dict[str, Any], request: Request) -> dict[str,
         "finished": result is not None,
         "written": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "tiles": tiles(record, result, network, rows, config),
-        "details": details(record, result, config, rows, step, request.command),
+        "details": details(record, result, config, rows, step=step, command=request.command),
         "curves": {
             "splits": {name: curves.thinned(curve) for name, curve in rows.items()}, "select": config.select,
             "split": split, "chosen": _at(rows, config.select, step),
@@ -128,7 +128,7 @@ def network_data(folder: Path, request: Request) -> dict[str, Any]:
     classes = [str(each) for each in names] if names else [str(number) for number in range(task.classes)]
     read = _chosen(split, request.count)
     tally = Tally(task.classes)
-    rates, length = _run(model, split, read, config.batch, tally, request)
+    rates, length = _run(model, split, read, tally, request, size=config.batch)
     known = finished["fire_rates"] if finished is not None and {*finished["fire_rates"]} == {*rates} else rates
     request.progress("energy")
     energy = _energy(model, known, length)
@@ -196,7 +196,7 @@ def _chosen(split: Split, count: int | None) -> list[int]:
 
 
 def _run(
-    model: Any, split: Split, rows: list[int], size: int, tally: Tally, request: Request
+    model: Any, split: Split, rows: list[int], tally: Tally, request: Request, *, size: int
 ) -> tuple[dict[str, float], float]:
     """Read the sequences once: their answers into the tally, fire rates, and the mean length."""
     pieces = [np.array(rows[first : first + size]) for first in range(0, len(rows), size)]

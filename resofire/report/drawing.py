@@ -40,7 +40,7 @@ def picture_side(split: Split) -> int | None:
 
 
 def letters(task: Task, tokens: np.ndarray) -> list[str]:
-    """What each token stands for; its number if the task does not say."""
+    """The symbol of each token; its number if the task has none."""
     if task.symbols is None:
         return [str(token) for token in tokens.tolist()]
     return [task.symbols[token] for token in tokens.tolist()]

@@ -33,15 +33,7 @@ class Snapshot(NamedTuple):
 
 
 class Live:
-    """What a live page shows.
-
-    Args:
-        folder: The run folder.
-        request: As for `run_data`; its count holds while the run trains, too.
-
-    Raises:
-        RunError: The folder is not a run.
-    """
+    """The content of a live page; `request` as for `run_data`. Raises RunError if the folder is not a run."""
 
     def __init__(self, folder: Path, request: Request) -> None:
         self.folder, self.request = folder, request
@@ -86,7 +78,7 @@ class Live:
         return True
 
     def follow(self, stop: threading.Event, seconds: float = 1.0) -> None:
-        """Refresh until told to stop; a folder that cannot be read leaves the page as it is."""
+        """Refresh until `stop` is set; if the folder cannot be read, the page stays as it is."""
         while not stop.wait(seconds):
             try:
                 self.refresh()
@@ -115,15 +107,7 @@ class Live:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves a live page to several viewers.
-
-    Args:
-        live: What to show.
-        port: The port on 127.0.0.1; 0 takes a free one, see `address`.
-
-    Raises:
-        OSError: The port is in use.
-    """
+    """Serves a live page to several viewers on a port of 127.0.0.1; 0 takes a free one, see `address`."""
 
     daemon_threads = True
 
@@ -133,7 +117,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -189,7 +173,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is written; None if there is none."""
+    """A value that changes when a file is written; None if it does not exist."""
     try:
         status = file.stat()
     except OSError:

@@ -84,13 +84,7 @@ def render(
 ) -> str:
     """A template of the pages with its styles, scripts and data inside.
 
-    Args:
-        template: Its file.
-        styles: Files of its styles.
-        scripts: Files of its scripts.
-        data: What the scripts read, as JSON.
-        first: The text of a script that comes before them.
-        values: What else the template names.
+    The scripts read `data` as JSON; `first` is the text of a script before them; the template names `values`.
     """
     texts = [_script(text) for text in (first, *map(source, scripts)) if text]
     environment = jinja2.Environment(

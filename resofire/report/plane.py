@@ -22,10 +22,7 @@ NEURONS = 4000
 def plane(model: nn.Module, initial: nn.Module | None, rates: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """Every layer of temporal neurons in the plane of frequency θΔ (radians per step) and memory τ/Δ (steps).
 
-    Args:
-        model: The trained network.
-        initial: The same network before training; None if unknown.
-        rates: Fire rate of each neuron by layer, [N], see `neuron_rates`.
+    `initial` is the network before training, if known; `rates` has the fire rates [N] by layer, see `neuron_rates`.
     """
     before = {} if initial is None else _oscillators(initial)
     after = _oscillators(model)

@@ -1,4 +1,4 @@
-"""What happens inside a network while it reads a sequence: the spikes and potentials of every layer that fires.
+"""Record a network while it reads a sequence: spikes and potentials of every layer that fires.
 
 Layers have the names of the network; `title` is what the page calls them.
 """
@@ -88,7 +88,7 @@ def _above(neuron: Neuron, x: Tensor, cu_seqlens: Tensor | None, reverse: bool) 
 
 
 class Place(NamedTuple):
-    """Where a layer is: the number of its block from 1 on, and its kind of neuron."""
+    """The place of a layer: the number of its block from 1 on, and its kind of neuron."""
 
     block: int
     kind: str

@@ -81,7 +81,7 @@ def tiles(
 
 
 def details(
-    record: dict[str, Any], result: dict[str, Any] | None, config: RunConfig, rows: dict[str, Any],
+    record: dict[str, Any], result: dict[str, Any] | None, config: RunConfig, rows: dict[str, Any], *,
     step: int | None, command: str | None,
 ) -> list[dict[str, str]]:  # fmt: skip
     """The table below the figures."""

@@ -1,4 +1,4 @@
-"""What a network answers on a split, added up batch by batch: confusions, calibration, the most confident mistakes."""
+"""Answers of a network on a split, batch by batch: confusions, calibration, the most confident mistakes."""
 
 import heapq
 import math
@@ -43,14 +43,7 @@ class Tally:
         self._mistakes: list[Mistake] = []
 
     def add(self, logits: Tensor, labels: Tensor, rows: np.ndarray, steps: np.ndarray) -> None:
-        """Add answers.
-
-        Args:
-            logits: [n, classes].
-            labels: [n]; those that are IGNORED do not count.
-            rows: The sequence in its split that each label belongs to, [n].
-            steps: The time step in it, [n].
-        """
+        """Add answers: logits [n, classes], labels [n], and the sequence (row of its split) and time step of each."""
         known = (labels != IGNORED).cpu().numpy()
         probabilities = torch.softmax(logits.double(), -1).cpu().numpy()[known]
         label, rows, steps = labels.cpu().numpy()[known], rows[known], steps[known]

@@ -1,4 +1,4 @@
-"""A budget in minutes as a number of steps: found once, by timing some steps that are then discarded."""
+"""Turn a budget in minutes into a number of steps, once, by timing some steps that are then discarded."""
 
 import copy
 import time
@@ -26,7 +26,7 @@ PLANNED = 0.9
 def steps_within(
     config: RunConfig, task: Task, minutes: float, validations: int | None = None, *, evaluation: bool = True
 ) -> int:
-    """How many steps of a run fit into a budget, with their validations and the final evaluation.
+    """Compute how many steps of a run fit into a budget, with their validations and the final evaluation.
 
     The result depends on the machine and its load; a run records it in its config, so that its schedule and what a
     resumed run computes do not.

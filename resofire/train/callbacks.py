@@ -1,4 +1,4 @@
-"""Callbacks: what happens beside the steps of a run. Saving is one, as are the logs and the progress display."""
+"""Callbacks: hooks into a run. Checkpoints, logs and the progress display are callbacks."""
 
 import time
 from collections.abc import Iterable

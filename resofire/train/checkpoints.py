@@ -80,14 +80,7 @@ def newest(run: Path) -> Checkpoint | None:
 
 
 def fault(state: dict[str, Any], model: nn.Module, *, averaged: bool, steps: int) -> str | None:
-    """Why a run cannot continue from the state of a checkpoint, such as one of another config; None: it can.
-
-    Args:
-        state: The content of a checkpoint.
-        model: The network of the run.
-        averaged: Whether the run averages its weights.
-        steps: The steps of the whole run.
-    """
+    """Why a run cannot continue from the state of a checkpoint, such as one of another config; None: it can."""
     for name, kind in PARTS.items():
         if not isinstance(state.get(name), kind) or isinstance(state[name], bool):
             return f"{name} is {type(state[name]).__name__}" if name in state else f"{name} is missing"
@@ -97,7 +90,7 @@ def fault(state: dict[str, Any], model: nn.Module, *, averaged: bool, steps: int
         if state[name] is not None and not state[name].keys() >= keys:
             return f"{name} lacks {', '.join(sorted(keys - state[name].keys()))}"
     if averaged != (state["average"] is not None):
-        return "average is missing" if averaged else "average is there, the run has none"
+        return "average is missing" if averaged else "it has an average, the run has none"
     expected = {name: list(value.shape) for name, value in model.state_dict().items()}
     for part in ("model", "average") if averaged else ("model",):
         shapes = {name: list(value.shape) for name, value in state[part].items() if torch.is_tensor(value)}

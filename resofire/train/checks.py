@@ -1,4 +1,4 @@
-"""What is refused before step 1: networks that do not fit their data, and what could not be loaded again."""
+"""Checks before step 1: networks that do not fit their data, and what could not be loaded again, are refused."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +48,7 @@ def require_parts(config: object, task: object, loss: object, optimizer: object,
 
 
 def require_optimizer(value: object) -> Optimizer:
-    """What the user's `optimizer` returned, if it is an optimiser.
+    """Check that the user's `optimizer` returned an optimiser, and return it.
 
     Raises:
         RunError: It is none.

@@ -38,10 +38,9 @@ def complete(owner: str, config: RunConfig, task: Task, folder: Path) -> dict[st
             else:
                 train(config, task, folder)
         except Stopped as stopped:
-            # Its own advice is to resume the run by itself, which would not continue what it belongs to.
-            why = str(stopped).partition(";")[0]
-            how = "; the same command resumes it" if stopped.code == INTERRUPTED else ""
-            raise Stopped(f"{folder}: {why}{how}", stopped.code) from None
+            # Not with its own advice: to resume the run by itself would not continue what it belongs to.
+            advice = "the same command resumes it" if stopped.code == INTERRUPTED else ""
+            raise Stopped(f"{folder}: {stopped.why}", stopped.code, advice) from None
     result = recorded(folder)
     assert result is not None
     return result

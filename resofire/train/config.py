@@ -58,8 +58,7 @@ class RunConfig(Config):
     class_weights: tuple[float, ...] | None = None
     """Weight of each class in the training loss, for unbalanced data; None: all count alike."""
     select: str = "validation"
-    """Split whose accuracy selects the weights: validation, or test, whose accuracy is then biased; last: none, the
-    weights of the last step are kept."""
+    """Split whose accuracy selects the weights: validation, test (a biased choice), or last: those of the last step."""
     checkpoint_minutes: float = 2.0
     """Minutes between checkpoints."""
     gradient_dtype: str = "float32"

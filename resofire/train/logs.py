@@ -26,11 +26,7 @@ COLUMNS = ("step", "epoch", "split", *MEANS, "tokens", "seconds")
 class Logs(Callback):
     """Writes a row of training figures every `every` steps, means of the steps since the last, and one per validation.
 
-    Args:
-        run: The run folder.
-        step: Steps done; later rows are dropped.
-        state: What `state()` returned when the checkpoint of this step was written.
-        every: Steps between rows.
+    Rows after `step` are dropped; `state` is what `state()` returned when the checkpoint of this step was written.
     """
 
     def __init__(self, run: Path, step: int = 0, state: dict[str, Any] | None = None, every: int = 20) -> None:
@@ -53,7 +49,7 @@ class Logs(Callback):
         return self._seconds + time.monotonic() - self._begun
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the time, and the steps of the next row."""
+        """The state for a checkpoint: the time, and the steps of the next row."""
         return {"seconds": self.elapsed(), "since": self._since}
 
     def on_start(self, run: "Run") -> None:

@@ -93,9 +93,7 @@ class Objective(nn.Module):
 def launch(devices: int, explain: Callable[[bool], None]) -> tuple[Fabric, Children | None]:
     """Start the processes of a run, or join those that torchrun started.
 
-    Args:
-        devices: Processes on this machine (CPU) or GPUs.
-        explain: Writes why the run ends if a process that was started here ends too early, see `Children`.
+    `explain` writes why the run ends if a process that was started here ends too early, see `Children`.
 
     Returns:
         Fabric, and the processes that were started here, if any.
@@ -128,14 +126,6 @@ def fit(
     run: Run, task: Task, fabric: Fabric, callbacks: Sequence[object], signals: StopSignals, loss: Loss | None = None
 ) -> None:
     """Train to the last step of the plan, from `run.step` on.
-
-    Args:
-        run: The run, its model and optimiser on their device.
-        task: Its data.
-        fabric: From `launch`.
-        callbacks: Notified in their order.
-        signals: Where a user's stop is requested.
-        loss: Mean loss of a batch, called as loss(logits, labels); None is cross entropy.
 
     Raises:
         Diverged: A loss or gradient is not finite.
@@ -192,7 +182,9 @@ def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch
     if not math.isfinite(loss):
         raise Diverged(run.step, first_nonfinite_layer(run.model, batch))
     fire_rate = float(torch.stack([*rates.values()]).mean()) if rates else 0.0
-    return Figures(loss, accuracy, fire_rate, int(tokens), factor * config.lr, norm)
+    return Figures(
+        loss=loss, accuracy=accuracy, fire_rate=fire_rate, tokens=int(tokens), lr=factor * config.lr, gradient=norm
+    )
 
 
 def _validate(run: Run, task: Task, signals: StopSignals, loss: Loss | None) -> Score:

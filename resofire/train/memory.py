@@ -1,4 +1,4 @@
-"""Whether a run can fit into memory, estimated before its network is built: the kernel kills without a word.
+"""Estimate whether a run fits into memory, before its network is built: the kernel kills without a message.
 
 The estimate is a lower bound: what it refuses could not have run. It counts weights, gradients, moments and averages,
 and of one batch what the neurons save for the backward pass.
@@ -28,7 +28,7 @@ UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 class Size(NamedTuple):
-    """What a network needs: numbers in its weights, numbers that it saves in each time step, bytes of objects."""
+    """The size of a network: numbers in its weights, numbers that it saves in each time step, bytes of objects."""
 
     weights: int
     saved: int
@@ -44,9 +44,6 @@ def require_memory(config: RunConfig, task: Task, processes: int, share: float, 
         processes: Processes on this machine, each with a copy of the network.
         share: The share of each batch that they process together.
         own: The user's own network; None is the config's, which is not built here.
-
-    Raises:
-        RunError: It needs more, or the config makes no network.
     """
     free = available()
     if free is None:

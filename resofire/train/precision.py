@@ -10,14 +10,7 @@ from ..ops import sdtcm
 
 
 def apply_gradient_dtype(model: nn.Module, value: str) -> str:
-    """Set the type of the gradient products of every SD-TCM block.
-
-    Args:
-        model: The network to train.
-        value: "float32", "bfloat16" or "auto", which is bfloat16 where the CPU has AVX512-BF16 or AMX.
-
-    Returns:
-        The type that is used, "float32" or "bfloat16".
+    """Set the type of the gradient products of every SD-TCM block and return it; "auto" is the faster one.
 
     Raises:
         ValueError: If `value` is another name, or "bfloat16" on a CPU without it.
@@ -32,14 +25,9 @@ def apply_gradient_dtype(model: nn.Module, value: str) -> str:
 
 
 def resume_gradient_dtype(model: nn.Module, run: dict[str, Any], *, first: bool) -> str:
-    """Set the type that a run was begun with, and return the one that is used.
+    """Set the type that a run was begun with, and return the one that is used; the first process warns of a change.
 
     On a CPU without bfloat16 the run continues in float32: its bits are then not those of an uninterrupted run.
-
-    Args:
-        model: The network to train.
-        run: What run.json says; one of an older version means float32.
-        first: Whether this is the first process, which warns on stderr.
     """
     value = run.get("gradient_dtype", "float32")
     if value == "bfloat16" and not sdtcm.has_bfloat16():

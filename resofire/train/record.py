@@ -84,15 +84,7 @@ def _require_parts(record: dict[str, Any]) -> None:
 def manifest(
     config: RunConfig, model: nn.Module, task: Task, devices: int, own: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The record of a run that begins.
-
-    Args:
-        config: Its config.
-        model: The network with its initial weights.
-        task: Its data.
-        devices: Processes on this machine.
-        own: Names of the user's own model, loss, optimizer and callbacks, which resuming needs again.
-    """
+    """The record of a run that begins; `own` has the names of the user's parts, which resuming needs again."""
     return {
         "format": FORMAT,
         "config": config.to_json(),
@@ -114,7 +106,7 @@ def sample(split: Split) -> Batch:
 
 
 def source_line(error: BaseException) -> str:
-    """Where in a user's own code an error was raised, as " (file.py, line 7)"; nothing for errors of ours."""
+    """The place in the user's code that raised an error, as " (file.py, line 7)"; empty for errors in this package."""
     ours = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*ours, "<"))]
@@ -122,7 +114,7 @@ def source_line(error: BaseException) -> str:
 
 
 def fingerprints(task: Task) -> dict[str, str]:
-    """Of each split its length and a checksum of its first sequences: enough to recognise other data of that name."""
+    """Length of each split and a checksum of its first sequences: enough to recognise other data of that name."""
     marks = {}
     for name, split in task.splits.items():
         digest = hashlib.sha256()
@@ -142,7 +134,7 @@ def input_range(task: Task) -> list[tuple[float, float]] | None:
 
 
 def conditions(devices: int) -> dict[str, Any]:
-    """What the bits of a run depend on besides its config; recorded again whenever it is resumed."""
+    """The conditions that the bits of a run depend on besides its config; recorded again at each resume."""
     return {
         "versions": {
             "resofire": __version__,

@@ -52,11 +52,16 @@ LOST = "another process of the run has ended"
 
 
 class Stopped(Exception):
-    """Why a run ended before its last step; `code` is the exit code of the command."""
+    """A run ended before its last step.
 
-    def __init__(self, text: str, code: int = 1) -> None:
-        super().__init__(text)
-        self.code = code
+    Attributes:
+        why: What happened, without advice: "stopped in step 3 of 9".
+        code: Exit code of the command, 130 if the user interrupted it.
+    """
+
+    def __init__(self, why: str, code: int = 1, advice: str = "") -> None:
+        super().__init__(f"{why}; {advice}" if advice else why)
+        self.why, self.code = why, code
 
 
 class Outcome(NamedTuple):
@@ -75,7 +80,7 @@ class UserParts(NamedTuple):
     callbacks: Sequence[object] = ()
 
     def names(self) -> dict[str, Any]:
-        """What run.json records."""
+        """The names that run.json records."""
         parts = {"model": self.model, "loss": self.loss, "optimizer": self.optimizer}
         names: dict[str, Any] = {part: _name(value) for part, value in parts.items() if value is not None}
         return names | ({"callbacks": [_name(each) for each in self.callbacks]} if self.callbacks else {})
@@ -169,7 +174,7 @@ def resume(
         loss: The same as in `train`, as are `optimizer` and `callbacks`.
         optimizer: See `loss`.
         callbacks: See `loss`.
-        devices: Processes on this machine; None is as many as before.
+        devices: Processes on this machine; None: the same number as before.
 
     Returns:
         The folder and the result.
@@ -272,14 +277,14 @@ def _execute(
     children: Children | None = None
     threads = torch.get_num_threads()
 
-    def sentence(reason: str) -> str:
+    def stopped(reason: str, code: int = 1) -> Stopped:
         how = f"resume with: resofire train --resume {shlex.quote(str(folder))}"
         if own.names().keys() - {"model"}:
             how = "resume with resofire.train.resume and the same loss, optimizer and callbacks"
-        return f"stopped in step {run.step} of {plan.steps}{reason}; {_last(folder)}; {how}"
+        return Stopped(f"stopped in step {run.step} of {plan.steps}{reason}", code, f"{_last(folder)}; {how}")
 
     def explain(interrupted: bool) -> None:
-        print(f"resofire: {sentence('' if interrupted else f': {LOST}')}", file=sys.stderr, flush=True)
+        print(f"resofire: {stopped('' if interrupted else f': {LOST}')}", file=sys.stderr, flush=True)
 
     try:
         with StopSignals() as signals:
@@ -312,7 +317,7 @@ def _execute(
                 # The seed cannot reproduce these weights.
                 saver.write(run)
             if run.step < plan.steps:
-                loop.fit(run, task, fabric, callbacks, signals, own.loss)
+                loop.fit(run, task, fabric, callbacks, signals, loss=own.loss)
                 # Fabric divides the cores among the processes; the evaluation has them to itself, as any later one.
                 torch.set_num_threads(threads)
             if display is not None:
@@ -340,12 +345,12 @@ def _execute(
             return Outcome(folder, None)
         if isinstance(error, Diverged):
             # Resuming would end in the same place.
-            raise Stopped(f"{error}; {_last(folder)}") from None
+            raise Stopped(str(error), advice=_last(folder)) from None
         if run.stopping:
             _disconnect(peers)
-        reason = "" if isinstance(error, Interrupted) else f": {_reason(error)}"
-        code = 130 if isinstance(error, Interrupted) else 1
-        raise Stopped(sentence(reason), code) from None
+        if isinstance(error, Interrupted):
+            raise stopped("", 130) from None
+        raise stopped(f": {_reason(error)}") from None
     finally:
         if children is not None:
             children.close()

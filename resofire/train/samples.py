@@ -1,4 +1,4 @@
-"""Sample sequences kept beside a network, so that export, measure and stream work where its data set is not.
+"""Sample sequences stored with a network, so that export, measure and stream work without its data set.
 
 samples.npz has the form of data.npz (`source`): one split, train, of a few training sequences, and what the tokens and
 classes are called. Every shipped network has one.
@@ -26,7 +26,7 @@ def sample_order(count: int) -> np.ndarray:
 
 
 def save_samples(task: Task, folder: str | os.PathLike[str], count: int = MOST) -> Path:
-    """Keep some training sequences of a task beside a network, as samples.npz.
+    """Save some training sequences of a task with a network, as samples.npz.
 
     They are those that `resofire export` takes from the whole training split, in the same order.
 
@@ -57,7 +57,7 @@ def save_samples(task: Task, folder: str | os.PathLike[str], count: int = MOST) 
 
 
 def load_samples(folder: str | os.PathLike[str]) -> Task | None:
-    """The sample sequences beside a network, in the order to use them in; None if it has none.
+    """The sample sequences of a network, in the order to use them in; None if it has none.
 
     Raises:
         RunError: The file cannot be read.

@@ -1,7 +1,7 @@
-"""Where the data of a run came from, so that any command can reopen its task.
+"""The origin of a run's data, recorded so that any command can reopen its task.
 
 run.json records the name, settings and folder of a registered data set. Arrays that were passed in memory or read from
-the user's own files are saved beside the run, as data.npz, up to LIMIT bytes; larger files are read again.
+the user's own files are saved in the run folder, as data.npz, up to LIMIT bytes; larger files are read again.
 """
 
 import dataclasses

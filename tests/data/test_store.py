@@ -84,10 +84,10 @@ def test_what_is_damaged_is_told_and_made_again(subtests, capsys):
             capsys.readouterr()
             arrays, facts = prepared("set", {"version": 1}, make)
             assert (arrays["x"].sum(), facts) == (499500, {"classes": 2})
-            said = capsys.readouterr().err
-            assert reason in said
-            assert said.endswith("preparing set again\n")
-            assert said.count("\n") == 1
+            output = capsys.readouterr().err
+            assert reason in output
+            assert output.endswith("preparing set again\n")
+            assert output.count("\n") == 1
 
 
 def test_sets_of_earlier_versions_are_opened():

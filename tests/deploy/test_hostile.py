@@ -123,7 +123,7 @@ def test_other_files_are_no_folded_networks(folded, tmp_path):
 def test_run_folders(tmp_path, watched):
     folder = tmp_path / "run"
     weights = models.save(network(CASES["soft prf"], torch.float32), folder)
-    wanted = {name: value.shape for name, value in models.load(weights).state_dict().items()}
+    expected = {name: value.shape for name, value in models.load(weights).state_dict().items()}
     good = without_checksum(weights)
     loaded = 0
     for seed in range(300):
@@ -132,7 +132,7 @@ def test_run_folders(tmp_path, watched):
         if model is not None:
             loaded += 1
             state = model.state_dict()
-            assert {name: value.shape for name, value in state.items()} == wanted
+            assert {name: value.shape for name, value in state.items()} == expected
             assert all(bool(value.isfinite().all()) for value in state.values())
     assert 3 < loaded < 150
 

@@ -200,11 +200,11 @@ def test_bad_readouts_are_refused(subtests):
 
 def test_the_flag(tmp_path, capsys):
     np.save(tmp_path / "x.npy", np.linspace(0, 1, 100))
-    said = []
+    output = []
     for readout in ("mean", "window:100", "leaky:5"):
         assert cli.main(["stream", "digits", str(tmp_path / "x.npy"), "--readout", readout]) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0].split(",")[0] == said[1].split(",")[0] != said[2].split(",")[0]
+        output.append(capsys.readouterr().out)
+    assert output[0].split(",")[0] == output[1].split(",")[0] != output[2].split(",")[0]
     assert cli.main(["stream", "digits", str(tmp_path / "x.npy"), "--readout", "leaky"]) == 2
     assert "stream: readout must be mean, last, leaky:STEPS or window:STEPS, got 'leaky'" in capsys.readouterr().err
     if shutil.which("cc"):

@@ -171,7 +171,7 @@ def test_a_warning_outside_of_the_training_range(digit, tmp_path, capsys):
     assert cli.main(["stream", "digits", str(tmp_path / "x.npy"), "--chunk", "7", "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["steps"] == 66
-    words = "step 65: the input is 3.5, outside of what the network was trained on, 0 to 1"
+    words = "step 65: the input is 3.5, outside the range of the training data, 0 to 1"
     assert captured.err == f"resofire: {words}\n"
 
 

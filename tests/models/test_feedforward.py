@@ -55,8 +55,8 @@ def test_the_equation(neuron, pool):
         y = layer(y @ linear.weight.T + linear.bias)
         assert 0 < y.mean() < 1
     y = y @ model.linears[-1].weight.T + model.linears[-1].bias
-    wanted = {"mean": y.mean(1), "last": y[:, -1], "none": y}[pool]
-    torch.testing.assert_close(model(x), wanted)
+    expected = {"mean": y.mean(1), "last": y[:, -1], "none": y}[pool]
+    torch.testing.assert_close(model(x), expected)
 
 
 @pytest.mark.parametrize("pool", ["mean", "last", "none"])
@@ -69,14 +69,14 @@ def test_padded_packed_and_alone_agree(pool):
     alone = [model(x[i : i + 1, :n]) for i, n in enumerate(LENGTHS)]
     for row, n in enumerate(LENGTHS):
         x[row, n:] = torch.nan
-    ours, wanted = model(x, lengths=torch.tensor(LENGTHS)), twin(packed, cu_seqlens=cu)
+    ours, expected = model(x, lengths=torch.tensor(LENGTHS)), twin(packed, cu_seqlens=cu)
     if pool == "none":
         assert not any(row[n:].any() for row, n in zip(ours, LENGTHS, strict=True))
         ours = torch.cat([row[:n] for row, n in zip(ours, LENGTHS, strict=True)])[None]
-    torch.testing.assert_close(ours, wanted)
-    torch.testing.assert_close(wanted, torch.cat(alone, int(pool == "none")))
+    torch.testing.assert_close(ours, expected)
+    torch.testing.assert_close(expected, torch.cat(alone, int(pool == "none")))
     ours.square().sum().backward()
-    wanted.square().sum().backward()
+    expected.square().sum().backward()
     for (name, a), b in zip(model.named_parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad)
         assert pool == "last" or a.grad.abs().max() > 0, name
@@ -90,9 +90,9 @@ def test_after_every_step_the_logits_are_those_of_the_steps_so_far(neuron, pool)
     for state in (None, model.init_state(3)):
         for t in range(25):
             logits, state = model.step(x[:, t], state)
-            wanted = model(x[:, : t + 1])
-            wanted = wanted[:, -1] if pool == "none" else wanted
-            torch.testing.assert_close(logits, wanted, rtol=1e-10, atol=1e-10)
+            expected = model(x[:, : t + 1])
+            expected = expected[:, -1] if pool == "none" else expected
+            torch.testing.assert_close(logits, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_the_regulariser_draws_the_rates_to_the_target():

@@ -50,11 +50,11 @@ def test_fixed_padded_and_packed_agree(settings, training):
     padded = x.clone()
     for document, n in zip(padded.flatten(0, 1), lengths.flatten(), strict=True):
         document[n:] = -1 if tokens else torch.nan
-    ours, wanted = model(padded, lengths=lengths), twin(packed, cu_seqlens=cu)
+    ours, expected = model(padded, lengths=lengths), twin(packed, cu_seqlens=cu)
     assert ours.shape == (3, 2)
-    torch.testing.assert_close(ours, wanted)
+    torch.testing.assert_close(ours, expected)
     ours.square().sum().backward()
-    wanted.square().sum().backward()
+    expected.square().sum().backward()
     for (name, a), b in zip(model.named_parameters(), twin.named_parameters(), strict=True):
         torch.testing.assert_close(a.grad, b[1].grad)
         assert a.grad.isfinite().all(), name

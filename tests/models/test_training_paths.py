@@ -71,12 +71,12 @@ def test_the_two_paths_are_two_paths():
 
 @pytest.mark.parametrize("packed", [False, True], ids=["fixed", "packed"])
 def test_float64_training_is_the_same(packed):
-    wanted, losses, rates = train(PAPER, torch.float64, packed=packed)
+    expected, losses, rates = train(PAPER, torch.float64, packed=packed)
     got, other, fired = train(FAST, torch.float64, packed=packed)
     assert losses[-5:].mean() < 0.1 * losses[:5].mean()
     assert fired == rates  # as many spikes in every layer and step
     assert all(0.05 < rate < 0.5 for step in rates for rate in step.values())
-    torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(other, losses, rtol=1e-9, atol=1e-9)
 
 

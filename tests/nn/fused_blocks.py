@@ -77,11 +77,11 @@ def run(made: SDTCM, u: torch.Tensor, grad: torch.Tensor, cu_seqlens: torch.Tens
     }  # fmt: skip
 
 
-def assert_same(got: dict, wanted: dict, dtype: torch.dtype, nought: tuple[str, ...] = ()) -> None:
+def assert_same(got: dict, expected: dict, dtype: torch.dtype, nought: tuple[str, ...] = ()) -> None:
     """Each to 1e-9 or 1e-4 of its largest magnitude. `nought` are gradients that are 0 but for rounding."""
     tolerance = 1e-9 if dtype == torch.float64 else 1e-4
-    assert got.keys() == wanted.keys()
-    for name, value in wanted.items():
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
         if name == "rates":
             assert got[name] == pytest.approx(value, rel=1e-12)
             continue
@@ -126,10 +126,10 @@ def compare(
     u, grad = (scale * torch.randn(*shape, features, generator=generator) for scale in (2, 1))
     while dtype != torch.float64 and has_tie(twin, u.double(), cu_seqlens):
         u = 2 * torch.randn(u.shape, generator=generator)
-    wanted = run(twin, u.double(), grad.double(), cu_seqlens, penalty)
+    expected = run(twin, u.double(), grad.double(), cu_seqlens, penalty)
     got = run(made, u.to(dtype), grad.to(dtype), cu_seqlens, penalty)
-    assert all(0.02 < rate < 0.98 for rate in wanted["rates"].values()), wanted["rates"]
-    assert_same(got, wanted, dtype, nought)
+    assert all(0.02 < rate < 0.98 for rate in expected["rates"].values()), expected["rates"]
+    assert_same(got, expected, dtype, nought)
     return got
 
 

@@ -14,9 +14,9 @@ from resofire.ops import Triangle
 
 @pytest.mark.parametrize(("config", "neuron"), [(PRFConfig, PRF), (LIFConfig, LIF)], ids=["prf", "lif"])
 def test_settings_and_defaults_are_the_neurons(config, neuron):
-    wanted = list(inspect.signature(neuron).parameters.values())[1:]
+    expected = list(inspect.signature(neuron).parameters.values())[1:]
     assert [(f.name, f.default, f.type) for f in dataclasses.fields(config)] == [
-        (p.name, p.default, p.annotation) for p in wanted
+        (p.name, p.default, p.annotation) for p in expected
     ]
     assert config() == copy.deepcopy(config())
     assert hash(config()) == hash(config())
@@ -30,17 +30,17 @@ def test_build_hands_every_setting_on():
         "train_tau": True, "threshold": 0.7, "reset": "soft", "reset_gradient": "full", "surrogate": Triangle(2.0),
         "backend": "reference", "gain": "unit",
     }  # fmt: skip
-    built, wanted = PRFConfig(**settings).build(4), PRF(4, **settings)
+    built, expected = PRFConfig(**settings).build(4), PRF(4, **settings)
     x = 3 * torch.randn(2, 20, 4)
-    assert repr(built) == repr(wanted)
+    assert repr(built) == repr(expected)
     assert (built.reset_gradient, built.backend) == ("full", "reference")
-    assert torch.equal(built(x), wanted(x))
+    assert torch.equal(built(x), expected(x))
     settings = {
         "tau": 3.0, "train_tau": True, "threshold": 0.7, "reset": "hard", "reset_gradient": "full",
         "surrogate": Triangle(2.0), "backend": "reference",
     }  # fmt: skip
-    built, wanted = LIFConfig(**settings).build(4), LIF(4, **settings)
-    assert repr(built) == repr(wanted)
+    built, expected = LIFConfig(**settings).build(4), LIF(4, **settings)
+    assert repr(built) == repr(expected)
     assert built.backend == "reference"
     with pytest.raises(ValueError, match="PRF: tau must be above 0, got -1"):
         PRFConfig(tau=-1).build(3)

@@ -167,9 +167,9 @@ def test_a_loss_of_one_result_alone(loss):
         with fire_rates(block, gradient=True) as rates:
             out = block(u)
         (rates.tensors()["token_neuron"] if loss == "rates" else out.sum()).backward()
-    wanted = twin.token_neuron.log_delta.grad
-    assert wanted.abs().max() > 1e-6
-    torch.testing.assert_close(made.token_neuron.log_delta.grad, wanted, rtol=1e-9, atol=1e-12)
+    expected = twin.token_neuron.log_delta.grad
+    assert expected.abs().max() > 1e-6
+    torch.testing.assert_close(made.token_neuron.log_delta.grad, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(2, 0, 5), (0, 7, 5)], ids=str)

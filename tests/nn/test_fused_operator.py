@@ -177,10 +177,10 @@ SMALL = ClassifierConfig(features=12, depth=2, inputs=3, classes=4, neuron=QUICK
 @pytest.mark.parametrize("pool", ["mean", "last", "none"])
 def test_a_classifier_compiles_in_one_graph(pool):
     model, x = Classifier(replace(SMALL, pool=pool)).eval(), torch.randn(2, 20, 3)
-    wanted = model(x)
-    grads = torch.autograd.grad(wanted.square().sum(), model.parameters())
+    expected = model(x)
+    grads = torch.autograd.grad(expected.square().sum(), model.parameters())
     got = torch.compile(model, fullgraph=True, backend="aot_eager")(x)
-    torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(got, expected)
     for ours, theirs in zip(torch.autograd.grad(got.square().sum(), model.parameters()), grads, strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -214,10 +214,10 @@ def test_what_is_kept_for_the_backward_pass():
 def test_works_without_gradients():
     made, _ = twins(5, torch.float32)
     u = torch.randn(2, 33, 5)
-    wanted = made.eval()(u).detach()
+    expected = made.eval()(u).detach()
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
-            assert torch.equal(made(u), wanted)
+            assert torch.equal(made(u), expected)
 
 
 def test_hooks_on_the_parts_are_run():

@@ -310,9 +310,9 @@ def test_fire_rates_can_be_trained():
     assert not plain.tensors()["2"].requires_grad
     (ours,) = torch.autograd.grad(rates.tensors()["2"], model[1].weight)
     again = torch.cat([model[2](model[1](spikes)), model[2](model[1](spikes[:1]))])
-    (wanted,) = torch.autograd.grad(again.mean(), model[1].weight)
-    assert wanted.abs().sum() > 0
-    torch.testing.assert_close(ours, wanted)
+    (expected,) = torch.autograd.grad(again.mean(), model[1].weight)
+    assert expected.abs().sum() > 0
+    torch.testing.assert_close(ours, expected)
 
 
 def test_a_rate_worked_out_elsewhere_counts_and_no_watcher_costs_nothing():

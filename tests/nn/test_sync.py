@@ -91,14 +91,14 @@ def step(model, batch, count, world=1):
     }  # fmt: skip
 
 
-def off(got, wanted, least=1e-30):
+def off(got, expected, least=1e-30):
     """How far apart, relative to the largest; of a list the worst.
 
     Some gradients are zero but for rounding (a bias in front of a norm), so a share of the largest of all counts."""
     if isinstance(got, list):
-        least = 1e-4 * max(float(each.abs().max()) for each in wanted)
-        return max(off(*pair, least) for pair in zip(got, wanted, strict=True))
-    return float((got - wanted).abs().max()) / max(least, float(wanted.abs().max())) if wanted.numel() else 0.0
+        least = 1e-4 * max(float(each.abs().max()) for each in expected)
+        return max(off(*pair, least) for pair in zip(got, expected, strict=True))
+    return float((got - expected).abs().max()) / max(least, float(expected.abs().max())) if expected.numel() else 0.0
 
 
 def compare(chosen, rank, synchronised):
@@ -106,16 +106,16 @@ def compare(chosen, rank, synchronised):
     split = split_of(chosen.lengths)
     whole, (own,) = next(split.batches(99)), split.batches(99, rank=rank, world=WORLD)
     mine = split._share(np.arange(len(split)), rank, WORLD)
-    wanted = step(model_of(chosen.config), whole, len(split))
+    expected = step(model_of(chosen.config), whole, len(split))
     model = model_of(chosen.config)
     if synchronised:
         synchronise(model)
     got = step(model, own, len(split), WORLD)
     got["gradients"] = [summed(grad) / WORLD for grad in got["gradients"]]
-    wanted["logits"] = wanted["logits"][mine]
+    expected["logits"] = expected["logits"][mine]
     if chosen.config.rate_target is None:
-        assert got.pop("penalty") == wanted.pop("penalty") == 0
-    found = {name: off(got[name], wanted[name]) for name in got}
+        assert got.pop("penalty") == expected.pop("penalty") == 0
+    found = {name: off(got[name], expected[name]) for name in got}
     # All processes must have the same, to the bit.
     first = got["buffers"].clone()
     dist.broadcast(first, 0)
@@ -157,12 +157,12 @@ def curve(rank, world, wrap):
 def no_collectives_in_evaluation(monkey):
     model = model_of(replace(SMALL, rate_target=0.1))
     batch = split_of(LENGTHS).batch(np.arange(7))
-    wanted = copy.deepcopy(model).eval().penalised(batch.x.double(), cu_seqlens=batch.cu_seqlens)
+    expected = copy.deepcopy(model).eval().penalised(batch.x.double(), cu_seqlens=batch.cu_seqlens)
     synchronise(model)
     monkey.setattr(dist, "all_reduce", None)
     got = model.eval().penalised(batch.x.double(), cu_seqlens=batch.cu_seqlens)
-    assert torch.equal(got[0], wanted[0])
-    assert torch.equal(got[1], wanted[1])
+    assert torch.equal(got[0], expected[0])
+    assert torch.equal(got[1], expected[1])
 
 
 def groups_by_choice(rank):

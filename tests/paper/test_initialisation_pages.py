@@ -128,7 +128,9 @@ def test_what_is_absent_is_an_empty_cell(digits, tmp_path, monkeypatch):
 def test_without_any_data_there_is_one_sentence(digits, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(theta_ranges, "TABLES", {"retrieval": theta_ranges.TABLES["retrieval"]})
     assert cli.main(["reproduce", "theta-ranges", "--out", str(tmp_path / "out"), "--runs", str(tmp_path)]) == 2
-    assert "none of its data sets is there; the first: retrieval: its files are not there" in capsys.readouterr().err
+    assert (
+        "none of its data sets is available; the first: retrieval: its files are not there" in capsys.readouterr().err
+    )
 
 
 def test_each_block_has_one_amplitude_for_each_kind_of_neuron():

@@ -59,8 +59,8 @@ def test_a_surface_holds_the_losses_of_moved_weights():
         other = network()
         for linear, first, second in zip(other.linears, *along, strict=True):
             linear.weight.data += (column / 2 - 1) * first + (row / 2 - 1) * second
-        wanted = cross_entropy(other(batch.x), batch.labels).item()
-        assert losses[row][column] == pytest.approx(wanted, rel=1e-5)
+        target = cross_entropy(other(batch.x), batch.labels).item()
+        assert losses[row][column] == pytest.approx(target, rel=1e-5)
     assert len({loss for row in losses for loss in row}) > 10
 
 

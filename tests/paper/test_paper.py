@@ -88,7 +88,7 @@ def test_a_damaged_plan_is_named(digits, tmp_path):
 
 def test_an_interrupted_training_names_the_same_command_and_no_other(digits, tmp_path, monkeypatch):
     def stopped(config, task, folder):
-        raise train.Stopped("stopped in step 3 of 9; go on with: resofire train --resume x", 130)
+        raise train.Stopped("stopped in step 3 of 9", 130, "resume with: resofire train --resume x")
 
     monkeypatch.setattr("resofire.train.completion.train", stopped)
     with pytest.raises(train.Stopped) as caught:

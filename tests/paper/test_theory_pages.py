@@ -129,9 +129,9 @@ def test_operations_are_counted_on_neurons_that_fire_the_same(found):
     result = found("deployment-operations")
     forms = result["forms"]
     assert all(each["spikes_differing"] == 0 and each["spikes"] > 10 for each in forms.values())
-    wanted = {"lif": (1, 2, 1), "prf": (5, 3, 1), "prf_folded": (4, 3, 1), "prf_three": (3, 4, 1),
+    expected = {"lif": (1, 2, 1), "prf": (5, 3, 1), "prf_folded": (4, 3, 1), "prf_three": (3, 4, 1),
               "prf_norm": (6, 4, 1), "prf_norm_folded": (4, 4, 1)}  # fmt: skip
-    for name, counts in wanted.items():
+    for name, counts in expected.items():
         assert tuple(forms[name][kind] for kind in ("multiply", "add", "compare")) == counts, name
     for name, counts in result["library"].items():
         assert {kind: forms[name][kind] for kind in counts} == counts

@@ -69,8 +69,8 @@ def test_the_page_says_where_they_part(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(training_equivalence, "EVERY", 1)
     result = training_equivalence.run(Workplace("x", 10.0, tmp_path))
     assert result["tested"]["steps"] == [1, 2]
-    wanted = [2.0, 2.0, 2.0, 2.0]
-    assert training_equivalence._parts_at([2.0, 2.0 + 1e-14, 2.001, 2.0], wanted) == 3
+    expected = [2.0, 2.0, 2.0, 2.0]
+    assert training_equivalence._parts_at([2.0, 2.0 + 1e-14, 2.001, 2.0], expected) == 3
     parted = {**result, "parts_at": {"fft": 3, "scan": None}, "other_answers": {"fft": 4, "scan": 0}}
     text = training_equivalence.page(parted)
     assert "decoupled, FFT: at step 3, decoupled, fused scan: never" in text

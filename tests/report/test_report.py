@@ -11,7 +11,7 @@ from hostile_run import CLASSES, FOLDER, TASK, config
 
 from resofire import cli, report, train
 from resofire import data as tasks
-from resofire.commands.reproduce import command_of
+from resofire.commands.report import command_of
 from resofire.commands.train import all_recipes, parse_train
 from resofire.models.storage import SHIPPED
 from resofire.report.page import LARGEST, embedded
@@ -187,10 +187,10 @@ def test_usage_errors_are_one_sentence(words, sentence, capsys):
 
 def test_a_recipe_with_flags_is_reproduced_by_its_command(tmp_path):
     words = ["digits", "--steps", "3", "--model.depth", "1", "--model.neuron.tau", "5.0", "--seed", "7"]
-    wanted = parse_train(words).config
-    command = command_of(tmp_path, {"config": wanted.to_json()})
+    expected = parse_train(words).config
+    command = command_of(tmp_path, {"config": expected.to_json()})
     assert command.startswith("resofire train digits ")
-    assert parse_train(command.split()[2:]).config == wanted
+    assert parse_train(command.split()[2:]).config == expected
     assert command_of(tmp_path, {"config": all_recipes()["smnist-small"]().to_json()}) == "resofire train smnist-small"
 
 

@@ -193,8 +193,9 @@ def test_evaluate_finds_what_was_recorded(whole, capsys):
     assert cli.main(["evaluate", str(whole)]) == 0
     out = capsys.readouterr().out
     recorded = train.recorded(whole)
-    assert f"{100 * recorded['accuracy']['test']:.2f} %" in out
-    assert out.endswith("the same as the run recorded\n")
+    assert out.startswith("the same as the run recorded\n")
+    correct, count = recorded["correct"]["test"]
+    assert out.splitlines()[-1] == f"  test  {100 * correct / count:.2f} %  {correct:,} of {count:,}"
     assert cli.main(["evaluate", str(whole), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["same as recorded"] is True
@@ -248,7 +249,7 @@ def test_evaluate_of_a_run_without_result(left, copy, capsys):
     assert cli.main(["evaluate", str(copy)]) == 0
     damaged = f"{copy / 'result.json'} is damaged; write it again with: resofire train --resume {copy}"
     unfinished = "the run is not finished, this is its best network so far"
-    assert capsys.readouterr().out.splitlines()[-1] == (unfinished if left is None else damaged)
+    assert capsys.readouterr().out.splitlines()[0] == (unfinished if left is None else damaged)
 
 
 def test_a_damaged_result_is_written_again(whole, tmp_path, capsys):
@@ -261,7 +262,7 @@ def test_a_damaged_result_is_written_again(whole, tmp_path, capsys):
     assert (run / "model.safetensors").read_bytes() == weights
     capsys.readouterr()
     assert cli.main(["evaluate", str(run)]) == 0
-    assert capsys.readouterr().out.endswith("the same as the run recorded\n")
+    assert capsys.readouterr().out.startswith("the same as the run recorded\n")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ KINDS: dict[str, Callable[[Path, Settings], Recordings | None]] = {
 READING = ("label", "id", "per_step", "separator", "bin", "pool", "units", "rate", "frame", "missing", "padded")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = ("train", "test", "validation")
-# Sound is framed so that recordings have at most so many steps on average, see docs/experiments/spoken-digits.md.
+# Sound is framed so that recordings have at most this many steps on average, see docs/experiments/spoken-digits.md.
 SOUND = 500
 
 
@@ -175,7 +175,7 @@ def _read(file: Path, settings: Settings) -> Recordings:
 
 
 def _frame(recordings: list[Recordings]) -> int:
-    """How many steps become one unless the user says so: 1, except of sound; no more than any recording has."""
+    """The default number of steps to merge: 1, except for sound; at most the length of the shortest recording."""
     if recordings[0].rate is None:
         return 1
     lengths = [len(sequence) for each in recordings for sequence in each.x]

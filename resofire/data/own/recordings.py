@@ -1,4 +1,4 @@
-"""What every reader of files returns, and the settings that they share."""
+"""The result of every reader of files, and the settings that they share."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...nn.folded import Array, Folded, Layer, Neurons
 from .. import equation
-from ..reference import Result, both_directions, pool_each_step, run, step
+from ..reference import Result, both_directions, pool_each_step, run, trajectory
 
 # The distance from the threshold that is a tie, relative to the threshold and the largest potential of that neuron.
 TIES = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
@@ -20,7 +20,7 @@ SCORES = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-9}
 
 
 class DisagreementError(ValueError):
-    """What differs, and where, in one clause."""
+    """A difference beyond rounding; the text says what and where."""
 
 
 @dataclass
@@ -30,22 +30,16 @@ class Agreement:
     spikes: int = 0
     """Neurons times steps."""
     compared: int = 0
-    """Of these, those before any tie."""
+    """Those before any tie."""
     different: int = 0
-    """Of those compared; all of them ties."""
+    """Those that differ; all of them ties."""
     scores: int = 0
     """Score values compared."""
     deviation: float = 0.0
     """The largest between scores compared."""
 
     def add(self, folded: Folded, x: Array, reference: Result, result: Result) -> int:
-        """Compare one sequence.
-
-        Args:
-            folded: The network.
-            x: The sequence, values [T, inputs] or tokens [T].
-            reference: What the reference computes.
-            result: What the file computes.
+        """Compare what the reference and the file compute on one sequence x, values [T, inputs] or tokens [T].
 
         Returns:
             The number of leading steps that agree: all, or those before a tie.
@@ -122,14 +116,5 @@ def _distances(layer: Layer, z: Array) -> Array:
 
 
 def _potentials(group: Neurons, z: Array) -> Array:
-    """What is compared with the threshold, [T, N]."""
-    drive = group.sign * z
-    if group.kind == "spatial":
-        return drive
-    potentials, free = [], replace(group, reset="none")
-    u, r = np.zeros((2, group.count), z.dtype)
-    fired = np.zeros(group.count, bool)
-    for now in drive:
-        potentials.append(step(free, u, r, now, fired)[0])
-        u, r = step(group, u, r, now, fired)
-    return np.stack(potentials)
+    """The potentials, which are compared with the threshold, [T, N]."""
+    return group.sign * z if group.kind == "spatial" else np.stack([u for u, _, _ in trajectory(group, z)])

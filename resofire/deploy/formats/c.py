@@ -39,7 +39,7 @@ BIDIRECTIONAL = "the network is bidirectional: it needs whole sequences and cann
 
 @dataclass(frozen=True)
 class Verification:
-    """What was compared between the compiled header and the simulation, and how much of it differs."""
+    """The comparison of a compiled header with the simulation."""
 
     compiler: str
     sequences: int
@@ -82,12 +82,7 @@ class FixedPoint:
         return {f"{self.name}.h": header(self.quantized, self.name), f"{self.name}_test.c": test}
 
     def report(self, text: str, samples: list[Array]) -> dict[str, Any]:
-        """Verify a header and report what was compared, see `Format.verify`.
-
-        Raises:
-            VerificationError: A bit differs.
-            CompilerError: It could not be compiled or run.
-        """
+        """Verify a header and report what was compared, see `Format.verify`."""
         result = verify(text, self.quantized, samples, self.name)
         if not result.equal:
             raise VerificationError(
@@ -112,7 +107,7 @@ class FixedPoint:
         }
 
     def known(self) -> dict[str, Any]:
-        """What is known without a compiler: how fixed point compares with float."""
+        """The part of the report that needs no compiler: how fixed point compares with float."""
         return {"agreement": self.comparison.agreement, "spikes_apart": list(self.comparison.divergence)}
 
 
@@ -167,7 +162,7 @@ class FloatNetwork(FloatFormat):
         return {**report, "compared": f"{report['compared']}, compiled by {compiler}"}
 
     def known(self) -> dict[str, Any]:
-        """What is known without a compiler: nothing."""
+        """The part of the report that needs no compiler: nothing."""
         return {}
 
     def _interface(self, real: str) -> Interface:
@@ -187,10 +182,6 @@ def prepare(
         numbers: "fixed" or "float".
         scales: Sequences to calibrate fixed point on; otherwise the samples.
         options: Those of `quantize`, for fixed point.
-
-    Raises:
-        ValueError: The network cannot be written this way.
-        VerificationError: Fixed point and float agree on too few samples.
     """
     if numbers not in NUMBERS:
         raise ValueError(f"numbers must be fixed or float, got {numbers!r}")
@@ -237,14 +228,9 @@ def report(network: FixedPoint | FloatNetwork, files: dict[str, str], samples: l
 
 
 def header(quantized: Quantized, name: str = "resofire") -> str:
-    """The text of the header.
-
-    Args:
-        quantized: The network.
-        name: What every name in it begins with: name_state, name_reset, name_step, name_scores, name_best.
+    """The text of the header. Its names begin with `name`: name_state, name_reset, name_step, name_scores, name_best.
 
     Raises:
-        TypeError: `quantized` is not a fixed-point network.
         ValueError: The name is not a C identifier, or the network is bidirectional.
     """
     if not isinstance(quantized, Quantized):
@@ -264,15 +250,9 @@ def verify(
     compiler: str | None = None,
     flags: Sequence[str] = FLAGS,
 ) -> Verification:
-    """Compile a header and compare every spike, score and last state with the simulation.
+    """Compile the header of a network and compare every spike, score and last state with the simulation.
 
-    Args:
-        text: The header.
-        quantized: The network it was made from.
-        samples: Sequences to run.
-        name: What names in the header begin with.
-        compiler: A program; by default the first of cc, gcc and clang that exists.
-        flags: For the compiler.
+    The compiler is by default the first of cc, gcc and clang that exists.
 
     Raises:
         CompilerError: There is no compiler, it refuses the header, or the program fails.
@@ -287,7 +267,7 @@ def verify(
 
 
 def interface(quantized: Quantized, name: str) -> Interface:
-    """What programs around a header must know of it."""
+    """The names and types of a header that programs around it need."""
     return Interface(name, input_type(quantized), quantized.tokens, "int64_t")
 
 
@@ -315,7 +295,7 @@ def _codes(quantized: Quantized, x: Array) -> Array:
 def _compare(
     quantized: Quantized, samples: Sequence[Array], spikes: Array, numbers: Array, compiler: str
 ) -> Verification:
-    """What the program wrote, spikes [all steps, neurons] and scores and states [numbers], against the simulation."""
+    """Compare the program's spikes [all steps, neurons], scores and states [numbers] with the simulation."""
     simulation, different = Simulation(quantized), []
     step = number = spikes_different = deviation = scores = states = states_different = 0
     for i, x in enumerate(samples):

@@ -230,7 +230,7 @@ class FloatText:
         return self.functions[text]
 
     def _current(self, step: Step, columns: list[str]) -> str:
-        """What a neuron reads: slope · z + offset, without what changes nothing."""
+        """The current of a neuron, slope · z + offset, without terms that change nothing."""
 
         def value(name: str, array: Array) -> str:
             return f"c[{columns.index(name)}]" if name in columns else literal(float(array.flat[0]), self.real)

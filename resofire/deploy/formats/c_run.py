@@ -16,7 +16,7 @@ from .c_literals import lines
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
 COMPILERS = ("cc", "gcc", "clang")
-# The test that comes with an export has sequences of at most so many steps and numbers.
+# Limits of the test that comes with an export: sequences, their steps and their numbers.
 TEST_SEQUENCES, TEST_STEPS, TEST_NUMBERS = 3, 200, 3_000
 
 # Names without an underscore: none is one of the header's, whatever those begin with.
@@ -122,10 +122,10 @@ class NoCompilerError(CompilerError):
 
 @dataclass(frozen=True)
 class Interface:
-    """What the programs around a header must know of it."""
+    """The names and types of a header that programs around it need."""
 
     name: str
-    """What its names begin with."""
+    """Prefix of its names."""
     type: str
     """The C type of a token or value."""
     tokens: bool
@@ -150,17 +150,10 @@ def execute(
     text: str, interface: Interface, sequences: Iterable[Array], *, compiler: str, neurons: int, each: bool,
     flags: Sequence[str] = FLAGS, states: str = "",
 ) -> tuple[bytes, bytes]:  # fmt: skip
-    """Feed sequences to a header.
+    """Feed sequences, tokens [T] or values [T, inputs] of the header's type, to a header.
 
-    Args:
-        text: The header.
-        interface: Its names and types.
-        sequences: Tokens [T] or values [T, inputs], of the type that the header takes.
-        compiler: A program.
-        neurons: Number of neurons.
-        each: Write the scores after every step instead of after the last.
-        flags: For the compiler.
-        states: C code that calls `put` on every state.
+    With `each`, scores are written after every step instead of after the last. `states` is C code that calls `put` on
+    every state.
 
     Returns:
         The spikes, a byte for each neuron and step, and for each sequence its scores and what `states` puts.
@@ -209,15 +202,7 @@ def short_samples(samples: Sequence[Array]) -> list[Array]:
 
 def self_test(interface: Interface, samples: Sequence[list[str]], steps: Sequence[int], scores: Sequence[list[str]],
                 tolerance: str | None) -> str:  # fmt: skip
-    """The test that comes with an export.
-
-    Args:
-        interface: The header's names and types.
-        samples: The numbers of each sequence, as C text.
-        steps: The length of each.
-        scores: The scores of each, as C text.
-        tolerance: By how much a score may differ, as C text; None: not at all.
-    """
+    """The test that comes with an export; samples, scores and the tolerance of scores (None: 0) come as C text."""
     numbers = [number for sample in samples for number in sample]
     apart = "scores[k] != expected[i][k]"
     if tolerance is not None:

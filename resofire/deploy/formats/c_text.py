@@ -342,7 +342,7 @@ class Text:
         )
 
     def _leaked(self, total: str) -> str:
-        """What a leaky sum loses in a step."""
+        """The loss of a leaky sum in a step."""
         factor = "" if self.q.leak.factor == 1 else f" * {self.q.leak.factor}"
         return f"{self.name}_drop64({total}{factor}, {self.q.leak.shift})"
 

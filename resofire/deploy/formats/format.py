@@ -1,4 +1,4 @@
-"""What an export format is: it writes a network as bytes and verifies them by running them."""
+"""Export formats: write a network as bytes, and verify them by running them."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -28,7 +28,7 @@ class Format(ABC):
     """
 
     suffix: str = ""
-    """How file names end, with the dot."""
+    """Suffix of file names, with the dot."""
     folder: bool = False
     """Whether it is a folder: `write` then returns the content of each file by name."""
     equations: bool = False
@@ -93,7 +93,7 @@ class FloatFormat(Format):
 
     @abstractmethod
     def replay(self, content: bytes, samples: list[Array]) -> list[Result]:
-        """What the file computes on each sample."""
+        """Run the file on each sample."""
 
     def verify(self, network: Folded, content: bytes, samples: list[Array]) -> dict[str, Any]:
         """Compare scores and spikes with the reference, up to rounding; see `Format.verify`."""

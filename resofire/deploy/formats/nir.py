@@ -41,7 +41,7 @@ def write(folded: Folded) -> bytes:
 
 
 def replay(content: bytes, samples: list[Array]) -> list[Result]:
-    """What the graph in a file of this content computes on each sample.
+    """Run the graph in the content of a file on each sample.
 
     For files that `write` wrote: HDF5 has no defence against all others.
 
@@ -140,7 +140,7 @@ def _current(draft: _Draft, name: str, neurons: Neurons, z: str, *, only_reader:
 def _cycle(draft: _Draft, name: str, neurons: Neurons, current: str) -> str:
     ones, size = np.ones(neurons.count), neurons.count
     rotates = neurons.kind == "prf"
-    # The order of the edges is that of the additions in `reference.step`, for the same bits.
+    # The order of the edges is that of the additions in `reference.trajectory`, for the same bits.
     u = draft.scale(f"{name}.u", ones, f"{name}.re_u", *([f"{name}.im_r"] if rotates else []), current)
     spikes = draft.add(f"{name}.spikes", nir.Threshold(_below(neurons.threshold)), u)
     kept = u
@@ -203,7 +203,7 @@ def run(graph: Any, samples: list[Array]) -> list[Result]:
 
 
 def _run_steps(graph: Any, x: Array, names: list[str]) -> list[Array]:
-    """What the nodes of these names output in each step, [T, B, N] each, for the input x [T, B, inputs]."""
+    """The outputs of the nodes of these names in each step, [T, B, N] each, for the input x [T, B, inputs]."""
     nodes = graph.nodes
     sources: dict[str, list[str]] = {name: [] for name in nodes}
     for source, target in graph.edges:
@@ -234,7 +234,7 @@ def _sum(values: list[Array]) -> Array:
 
 
 def _function(node: Any, dt: float, dtype: Any) -> Callable[[Array], Array]:
-    """What a node does to its summed input [B, N] in one step."""
+    """The function of a node on its summed input [B, N] in one step."""
     if isinstance(node, nir.LIF):
         return _leaky(node, dt, dtype)
     if isinstance(node, nir.Scale):

@@ -216,7 +216,7 @@ def _constants(draft: _Draft, group: _Group) -> dict[str, str]:
 
 
 def _advance(draft: _Draft, group: _Group, constants: dict[str, str], before: list[str], current: str) -> list[str]:
-    """One step of temporal neurons, in the order of `reference.step`; returns the names of the new states."""
+    """One step of temporal neurons, in the order of `reference.trajectory`; returns the names of the new states."""
     neurons, after = group.neurons, [f"{name}.new" for name in before]
     u = draft.op("Mul", constants["re"], before[0])
     if neurons.kind == "prf":

@@ -14,12 +14,7 @@ TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int6
 
 
 class SequenceSession:
-    """A graph of whole sequences.
-
-    Args:
-        model: The graph, as bytes or as a file.
-        threads: How many onnxruntime uses.
-    """
+    """A graph of whole sequences, from bytes or a file."""
 
     def __init__(self, model: bytes | str | os.PathLike[str], *, threads: int = 1) -> None:
         self._session = _session(model, "sequence", threads)
@@ -44,15 +39,10 @@ class SequenceSession:
 
 
 class StepSession:
-    """A graph of one time step, with its state.
+    """A graph of one time step, from bytes or a file, with the state of `batch` streams.
 
     Input, state and scores are in arrays that onnxruntime reads and writes in place. There are two sets of the state:
     each step reads one and writes the other.
-
-    Args:
-        model: The graph, as bytes or as a file.
-        batch: How many streams.
-        threads: How many onnxruntime uses.
     """
 
     def __init__(self, model: bytes | str | os.PathLike[str], *, batch: int = 1, threads: int = 1) -> None:

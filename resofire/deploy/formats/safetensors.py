@@ -116,7 +116,7 @@ def encode(folded: Folded) -> bytes:
 
 
 def replay(content: bytes, samples: list[Array]) -> list[Result]:
-    """What the network in a file of this content computes on each sample."""
+    """Run the network in the content of a file on each sample."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "folded.safetensors")
         file.write_bytes(content)

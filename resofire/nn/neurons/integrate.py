@@ -140,7 +140,7 @@ class GLIF(Neuron):
         self.reset_gradient = reset_gradient
 
     def coefficients(self) -> dict[str, Tensor]:
-        """What remains of the potential, linear leak, input gain, γ, soft reset and threshold, each [features]."""
+        """The factor on the potential, linear leak, input gain, γ, soft reset and threshold, each [features]."""
 
         def gate(name: str) -> Tensor:
             return torch.sigmoid(in_full(self.get_parameter(f"logit_{name}")))

@@ -96,8 +96,6 @@ def lif(
         Spikes (0 or 1) of the shape and type of `current`, and the state after the last step.
 
     Raises:
-        TypeError: If an argument has a wrong type or dtype.
-        ValueError: If an argument has a wrong shape or value.
         RuntimeError: If the named backend cannot run this call.
 
     Example:
@@ -134,10 +132,6 @@ def lif_step(
     Returns:
         Spikes (0 or 1) [B, N] of the type of `current`, and the next state.
 
-    Raises:
-        TypeError: If an argument has a wrong type or dtype.
-        ValueError: If an argument has a wrong shape or value.
-
     Example:
         >>> state = None
         >>> for current in stream:
@@ -147,7 +141,9 @@ def lif_step(
     call = _prepare(
         current[:, None], beta, threshold=threshold, reset=reset, surrogate=surrogate, state=state, op="lif_step"
     )
-    spikes, u = reference.step(current.to(call.state.dtype), call.coefficients, call.state[0], reset, False, surrogate)
+    spikes, u = reference.step(
+        current.to(call.state.dtype), call.coefficients, call.state[0], reset=reset, full=False, surrogate=surrogate
+    )
     return spikes.to(current.dtype), LIFState(u)
 
 

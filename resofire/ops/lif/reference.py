@@ -55,7 +55,7 @@ def walk(current: Tensor, state: Tensor, call: Call) -> tuple[Tensor, Tensor]:
     (u,) = state.unbind(0)
     spikes = []
     for t in range(current.shape[1]):
-        s, u = step(current[:, t], call.coefficients, u, call.reset, call.full, call.surrogate)
+        s, u = step(current[:, t], call.coefficients, u, reset=call.reset, full=call.full, surrogate=call.surrogate)
         spikes.append(s)
     return torch.stack(spikes, 1), u[None]
 

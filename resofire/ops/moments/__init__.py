@@ -31,10 +31,6 @@ def moments(x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor
         mean [B, N], 0 for an empty sequence, and spread [N] = Σ (x - m)² with m the mean over all time steps; both
         float64 for a float64 stream, else float32.
 
-    Raises:
-        TypeError: If an argument has a wrong type or dtype.
-        ValueError: If an argument has a wrong shape or value.
-
     Example:
         >>> x = torch.randn(8, 1000, 64)
         >>> mean, spread = moments(x)

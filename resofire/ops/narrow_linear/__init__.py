@@ -22,16 +22,7 @@ MOST_INPUTS = 8
 
 
 def narrow_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Apply a linear layer: `torch.nn.functional.linear` up to rounding.
-
-    Args:
-        x: Input [..., in].
-        weight: Weights [out, in].
-        bias: Bias [out].
-
-    Returns:
-        The output [..., out].
-    """
+    """Apply a linear layer to [..., in]: `torch.nn.functional.linear` up to rounding."""
     has_kernel = HAVE_NUMBA and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
     if not has_kernel or not 1 <= weight.shape[1] <= MOST_INPUTS or not x.dtype == weight.dtype == bias.dtype:
         return F.linear(x, weight, bias)

@@ -141,8 +141,6 @@ def prf(
         Spikes (0 or 1) of the shape and type of `current`, and the state after the last step.
 
     Raises:
-        TypeError: If an argument has a wrong type or dtype.
-        ValueError: If an argument has a wrong shape or value.
         RuntimeError: If the named backend cannot run this call.
 
     Example:
@@ -183,10 +181,6 @@ def prf_step(
     Returns:
         Spikes (0 or 1) [B, N] of the type of `current`, and the next state.
 
-    Raises:
-        TypeError: If an argument has a wrong type or dtype.
-        ValueError: If an argument has a wrong shape or value.
-
     Example:
         >>> state = None
         >>> for current in stream:
@@ -198,8 +192,9 @@ def prf_step(
         op="prf_step",
     )  # fmt: skip
     spikes, u, r = reference.step(
-        current.to(call.state.dtype), call.coefficients, call.state[0], call.state[1], reset, False, surrogate
-    )
+        current.to(call.state.dtype), call.coefficients, call.state[0], call.state[1], reset=reset, full=False,
+        surrogate=surrogate,
+    )  # fmt: skip
     return spikes.to(current.dtype), PRFState(u, r)
 
 

@@ -53,7 +53,9 @@ def walk(current: Tensor, state: Tensor, call: Call) -> tuple[Tensor, Tensor]:
     u, r = state.unbind(0)
     spikes = []
     for t in range(current.shape[1]):
-        s, u, r = step(current[:, t], call.coefficients, u, r, call.reset, call.full, call.surrogate)
+        s, u, r = step(
+            current[:, t], call.coefficients, u, r, reset=call.reset, full=call.full, surrogate=call.surrogate
+        )
         spikes.append(s)
     return torch.stack(spikes, 1), torch.stack((u, r))
 

@@ -33,8 +33,6 @@ def spike_linear(spikes: Tensor, weight: Tensor, bias: Tensor | None = None, *, 
         The output [..., out].
 
     Raises:
-        TypeError: If an argument has a wrong type, dtype or device.
-        ValueError: If an argument has a wrong shape or value.
         RuntimeError: If the named backend cannot run this call, such as "events" on other values than spikes.
 
     Example:

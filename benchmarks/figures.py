@@ -1,4 +1,4 @@
-"""Figures of `resofire bench peers` and `resofire bench events`, from the dict of their JSON."""
+"""Figures and pages of `resofire bench peers` and `resofire bench events`, from the dict of their JSON."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -7,10 +7,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import figure, hatches, lines, styled
+from resofire.plot import figure, hatches, lines, styled
+from resofire.plot.style import PAPER
 
-# The paper's numbers, in every figure: black and hollow.
-PAPER: Any = {"color": "black", "linestyle": "none", "marker": "*", "markersize": 12, "markerfacecolor": "white"}
+from . import events, peers
 
 
 @styled
@@ -123,3 +123,17 @@ def draw_events(result: dict[str, Any]) -> Figure:
 def _legend_below(panel: Axes) -> None:
     """Place the legend under the panel: seven names would cover the lines."""
     panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, columnspacing=1.0, handlelength=2.6)
+
+
+DRAW = {"peers": draw_peers, "events": draw_events}
+TITLES = {"peers": "Training time compared with other libraries", "events": "Does time grow with operations?"}
+
+
+def page(name: str, result: dict[str, Any], picture: str) -> str:
+    """A benchmark's result in Markdown: its picture, its conclusion if it has one, its table."""
+    title = TITLES[name]
+    parts = [f"# {title}", f"Made by `{result['command']}`.", f"![{title}]({picture})"]
+    if name == "events":
+        parts.append(events.answer(result))
+    module = peers if name == "peers" else events
+    return "\n\n".join([*parts, module.table(result)]) + "\n"
