@@ -22,7 +22,7 @@ class Watch:
     """Serve the report of a run, updated while it trains."""
 
     folder: Run
-    """A run folder; nothing is written to it."""
+    """A run folder."""
     port: Count = None
     """Port on 127.0.0.1. Default: the first free one from 8321 on."""
     count: Count = None

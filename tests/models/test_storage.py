@@ -185,8 +185,8 @@ def test_a_network_that_could_not_be_read_again_is_not_written(tmp_path):
 
 
 def test_a_path_without_a_network_is_refused(tmp_path):
-    assert "not there" in refusal(tmp_path / "none")
-    assert "not there" in refusal(tmp_path)
+    assert "does not exist" in refusal(tmp_path / "none")
+    assert "does not exist" in refusal(tmp_path)
 
 
 def test_a_truncated_file_is_refused(stored):
