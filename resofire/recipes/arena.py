@@ -21,6 +21,8 @@ def _neuron(divisor: float, tau: float = 2.0, delta: float = 0.1, gain: str = "d
 
 
 LISTOPS = ClassifierConfig(vocabulary=18, classes=10, features=128, depth=8, neuron=_neuron(12), prenorm=False)
+# π to as many digits as on the command line of the first shipped network: docs/experiments/arena-initialisation.md.
+LISTOPS_WIDE = replace(LISTOPS, neuron=PRFConfig(tau=2.0, delta=(1e-3, 1.0), theta=(0.0, 3.14159265), gain="unit"))
 TEXT = ClassifierConfig(vocabulary=134, classes=2, features=256, depth=6, neuron=_neuron(16))
 TEXT_WIDE = replace(TEXT, neuron=_neuron(16, delta=1.0), dropout=0.1)
 RETRIEVAL = RetrievalConfig(vocabulary=98, features=256, depth=6, neuron=_neuron(14))
@@ -49,20 +51,20 @@ def listops_paper() -> RunConfig:
 
 @recipe
 def listops() -> RunConfig:
-    """ListOps."""
-    return replace(listops_paper(), name="listops")
+    """ListOps, with memories from two steps on, 4 epochs.
+
+    From random weights it learns slowly: examples/curriculum.py trains it (docs/experiments/arena-listops.md).
+    """
+    return replace(
+        listops_paper(), name="listops", model=LISTOPS_WIDE, epochs=4, warmup=0.05, ema=0.999, recalibrate=64,
+        gradient_dtype="auto",
+    )  # fmt: skip
 
 
 @recipe
 def listops_small() -> RunConfig:
-    """Four blocks of 64 channels, 8 epochs, memories from two steps on (docs/experiments/arena-initialisation.md)."""
-    # π to as many digits as on the command line of the shipped network.
-    neuron = PRFConfig(tau=2.0, delta=(1e-3, 1.0), theta=(0.0, 3.14159265), gain="unit")
-    model = replace(LISTOPS, features=64, depth=4, neuron=neuron)
-    return replace(
-        listops(), name="listops-small", model=model, epochs=8, warmup=0.05, ema=0.999, recalibrate=64,
-        gradient_dtype="auto",
-    )  # fmt: skip
+    """Four blocks of 64 channels, 8 epochs, from random weights."""
+    return replace(listops(), name="listops-small", model=replace(LISTOPS_WIDE, features=64, depth=4), epochs=8)
 
 
 @recipe
@@ -169,9 +171,9 @@ def pathfinder() -> RunConfig:
 
 @recipe
 def pathfinder_medium() -> RunConfig:
-    """Six blocks of 128 channels, 20 epochs, by a curriculum as pathfinder-small."""
-    model = replace(PATHFINDER_ROWS, features=128)
-    return replace(pathfinder_small(), name="pathfinder-medium", model=model, epochs=20)
+    """Four blocks of 128 channels, 3 epochs, by a curriculum as pathfinder-small."""
+    model = replace(PATHFINDER_ROWS, features=128, depth=4, dropout=0.0)
+    return replace(pathfinder_small(), name="pathfinder-medium", model=model, epochs=3)
 
 
 @recipe
