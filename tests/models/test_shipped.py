@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,9 +60,9 @@ def _text() -> train.RunConfig:
     return replace(RECIPES["text-medium"](), name="text-small")
 
 
-def _after_curriculum() -> train.RunConfig:
+def _after_curriculum(name: str, stage: str) -> Callable[[], train.RunConfig]:
     """examples/curriculum.py: from the weights of its last stage."""
-    return replace(RECIPES["pathfinder-small"](), init="runs/pathfinder/stage-5")
+    return lambda: replace(RECIPES[name](), init=stage)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,9 @@ def _after_curriculum() -> train.RunConfig:
         ("psmnist-random-clock", _biased),
         ("image-small", RECIPES["image-small"]),
         ("listops-small", RECIPES["listops-small"]),
-        ("pathfinder-small", _after_curriculum),
+        ("listops", _after_curriculum("listops", "runs/listops/stage-4")),
+        ("pathfinder-small", _after_curriculum("pathfinder-small", "runs/pathfinder/stage-5")),
+        ("pathfinder-medium", _after_curriculum("pathfinder-medium", "runs/pathfinder/stage-5")),
         ("text-small", RECIPES["text-small"]),
         ("text-medium", _text),
     ],
