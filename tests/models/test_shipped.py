@@ -23,6 +23,7 @@ SUBSET = {
     "psmnist-bitrev": ("mnist", 973), "psmnist-random": ("mnist", 962), "psmnist-random-clock": ("mnist", 964),
     "smnist": ("mnist", 989), "text-small": ("imdb", 861), "text-medium": ("imdb", 877),
     "image-small": ("cifar10", 598), "listops-small": (None, 396), "pathfinder-small": (None, 893),
+    "listops": (None, 564), "pathfinder-medium": (None, 940),
 }  # fmt: skip
 
 
