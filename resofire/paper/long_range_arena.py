@@ -101,6 +101,10 @@ the other pages here, do not count. The average is over the five tasks without P
 
 {_runs(kinds)}
 
+Runs that begin with the weights of a curriculum (`examples/curriculum.py`: `listops`, `pathfinder-small` and
+`pathfinder-medium`) have seen shorter expressions and paths, which the Long Range Arena does not have. ListOps and
+Pathfinder are generated here by its rules, unless the user has its files.
+
 {_compared(result)} Best published is the best spiking network of each task that we know of. {_averages()}
 
 {energy_section(result.get("energy", ()))}
