@@ -25,7 +25,7 @@ PRF_OPTIONS = (
 )
 LIF_OPTIONS = PRF_OPTIONS.replace("'none'", "'soft'")
 NETWORK = f"*, neuron={resofire.nn.PRFConfig()}, pool='mean', rate_target=None, rate_weight=1.0, backend='auto', "
-NETWORK += "class_names=None, pool_steps=None"
+NETWORK += "class_names=None, pool_steps=None, rate_limit=None"
 ENCODER = (
     f"{NETWORK}, features, depth, inputs=None, vocabulary=None, bidirectional=False, norm='batch', prenorm=True, "
     "last_norm=None, dropout=0.0, amplitude='sn', spatial_threshold=0.5, spatial_surrogate=ATan(alpha=2.0), "

@@ -117,7 +117,10 @@ def _encoder(base: NetworkConfig) -> EncoderConfig:
 
 def _with_block(base: NetworkConfig, block: Config) -> EncoderConfig:
     """The recipe's network with other blocks. They bring their norms along, and a last one follows them."""
-    return replace(_encoder(base), block=block, prenorm=True, last_norm=True, positional_bias=0.0, rate_target=None)
+    return replace(
+        _encoder(base), block=block, prenorm=True, last_norm=True, positional_bias=0.0, rate_target=None,
+        rate_limit=None,
+    )  # fmt: skip
 
 
 def _blocks(title: str, config: type[Config], fixed: dict[str, Any], **options: Any) -> Contender:

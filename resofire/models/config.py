@@ -34,13 +34,15 @@ class NetworkConfig(Config):
     rate_target: float | None = None
     """Regularise the fire rate of each layer towards this value, see `Network.penalised`."""
     rate_weight: float = 1.0
-    """Weight of that penalty."""
+    """Weight of that penalty, or of the one of rate_limit."""
     backend: str = "auto"
     """Backend of the Linears on spikes or of whole blocks, see `nn.SDTCM`; the neuron has its own."""
     class_names: tuple[str, ...] | None = None
     """Names of the classes, for reports, streams and exported files."""
     pool_steps: int | None = None
     """Steps that the pool leaky remembers: those of age t count (1 - 1/pool_steps)^t."""
+    rate_limit: float | None = added(None)
+    """Penalise a mean fire rate over all layers above this value, see `Network.penalised`."""
     _backends: ClassVar[tuple[str, ...]] = ("auto", "events", "reference")
 
     def __post_init__(self) -> None:
@@ -57,6 +59,13 @@ class NetworkConfig(Config):
         require_choice(owner, "backend", self.backend, self._backends)
         if self.rate_target is not None and not (_real(self.rate_target) and 0 <= self.rate_target <= 1):
             raise ValueError(f"{owner}: rate_target must be None or from 0 to 1, got {self.rate_target!r}")
+        if self.rate_limit is not None and not (_real(self.rate_limit) and 0 < self.rate_limit <= 1):
+            raise ValueError(f"{owner}: rate_limit must be None or above 0 and at most 1, got {self.rate_limit!r}")
+        if self.rate_target is not None and self.rate_limit is not None:
+            raise ValueError(
+                f"{owner}: one of rate_target and rate_limit must be None, got {self.rate_target!r} and "
+                f"{self.rate_limit!r}"
+            )
         if not _real(self.rate_weight) or not 0 <= self.rate_weight < float("inf"):
             raise ValueError(f"{owner}: rate_weight must be a number of at least 0, got {self.rate_weight!r}")
         names = self.class_names

@@ -21,21 +21,28 @@ class Network(Synchronised):
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """The logits, a penalty to add to the loss, and the fire rate of each neuron layer by its name.
 
-        penalty = rate_weight · Σ (rate - rate_target)² over the neuron layers, temporal and spatial ones alike. It
-        penalises rates above and below the target alike; its gradient flows through the surrogates. Without a
-        rate_target it is zero. In training on several processes (`nn.synchronise`) the rates are those of the whole
-        batch.
+        With `rate_target`: rate_weight · Σ (rate - rate_target)² over the neuron layers, temporal and spatial ones
+        alike; it pulls every layer up or down to the target.
+
+        With `rate_limit`: rate_weight · max(0, mean / rate_limit - 1)², where mean is that of the layers' rates. It
+        leaves the division of the spikes among the layers to training, and vanishes below the limit.
+
+        With neither it is zero. Gradients flow through the surrogates. In training on several processes
+        (`nn.synchronise`) the rates are those of the whole batch.
 
         Args:
             x, lengths, cu_seqlens: As in `forward`.
         """
-        target = self.config.rate_target
-        with fire_rates(self, gradient=target is not None) as watched:
+        target, limit, weight = self.config.rate_target, self.config.rate_limit, self.config.rate_weight
+        with fire_rates(self, gradient=target is not None or limit is not None) as watched:
             logits = self(x, lengths=lengths, cu_seqlens=cu_seqlens)
         rates = summed_rates(watched, self.group) if self.group and self.training else watched.tensors()
         penalty = torch.zeros((), dtype=torch.float64, device=logits.device)
         if target is not None:
-            penalty = penalty + self.config.rate_weight * sum((rate - target) ** 2 for rate in rates.values())
+            penalty = penalty + weight * sum((rate - target) ** 2 for rate in rates.values())
+        if limit is not None and rates:
+            mean = torch.stack(list(rates.values())).mean()
+            penalty = penalty + weight * (mean / limit - 1).clamp(min=0) ** 2
         return logits, penalty.to(state_dtype(logits)), {name: rate.detach() for name, rate in rates.items()}
 
 

@@ -237,6 +237,43 @@ def test_the_regulariser_is_the_quadratic_and_draws_the_rates_to_the_target():
         assert logits.shape == (8, 3)
 
 
+def test_the_limit_penalises_a_higher_mean_rate_and_nothing_else():
+    model = classifier(rate_limit=0.05, rate_weight=3.0)
+    x = batch(model, 8, 20)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+    means = []
+    for _ in range(200):
+        _, penalty, rates = model.penalised(x)
+        mean = sum(rate.item() for rate in rates.values()) / len(rates)
+        means.append(mean)
+        if mean <= 0.05:
+            break
+        assert penalty.item() == pytest.approx(3 * (mean / 0.05 - 1) ** 2)
+        optimiser.zero_grad()
+        penalty.backward()
+        optimiser.step()
+    assert means[0] > 0.06
+    assert means[-1] <= 0.05
+    assert penalty.item() == 0
+    # Below the limit it has no gradient, however unequal the layers are.
+    optimiser.zero_grad()
+    penalty.backward()
+    assert not any(each.grad.any() for each in model.parameters() if each.grad is not None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rate_limit": 0.0}, "rate_limit must be None or above 0 and at most 1, got 0.0"),
+        ({"rate_limit": float("nan")}, "rate_limit must be None or above 0 and at most 1, got nan"),
+        ({"rate_limit": 0.1, "rate_target": 0.2}, "one of rate_target and rate_limit must be None, got 0.2 and 0.1"),
+    ],
+)
+def test_limits_of_rates_that_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        classifier(**settings)
+
+
 def test_rates_and_penalty_count_true_steps_only():
     model = classifier(rate_target=0.1, rate_weight=1.0).eval()
     x = batch(model, 4, 12)
