@@ -14,13 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import baselines, events, peer_layers, peers, ucr
+from benchmarks import baselines, events, films, peer_layers, peers, ucr
 from benchmarks.clock import Table
 from benchmarks.figures import draw_events, draw_peers, page
 from resofire.commands.bench import Bench
 from resofire.commands.usage import UsageError
 from resofire.compare import NETWORKS
-from resofire.data import from_arrays
+from resofire.data import Task, from_arrays
+from resofire.data.task import make_splits, pack
 from resofire.nn import fire_rates
 from resofire.ops import lif
 from resofire.plot import save
@@ -46,6 +47,36 @@ def test_spikingjelly_fires_like_ours_and_learns_alike():
     assert 0.05 < float(ours.detach().mean()) < 0.5
     expected, found = (torch.autograd.grad(each, x, grad)[0] for each in (ours, spikes))
     assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_classics_of_films(capsys, monkeypatch):
+    """Reviews name an actor among words that all share; pairs of one actor are the same film."""
+    random, symbols = np.random.RandomState(0), ("<pad>", "<end>", *" abcdefghijklmnopqrstuvwxyz")
+    actors = ["".join(random.choice([*"klmnopqrst"], 9)) for _ in range(12)]
+    arrays, texts = {}, {}
+    for split, count in (("train", 200), ("validation", 60), ("test", 60)):
+        labels = random.randint(0, 2, count)
+        ones = random.randint(0, 12, count)
+        pairs = [(one, one if same else (one + 1) % 12) for one, same in zip(ones, labels, strict=True)]
+        words = [
+            " ".join(random.choice(["good", "bad", "long", "film"], random.randint(3, 9))) for _ in range(2 * count)
+        ]
+        texts[split] = [f"{word} {actors[each]}" for word, each in zip(words, itertools.chain(*pairs), strict=True)]
+        tokens = [np.array([*map(symbols.index, text), 1], np.uint8) for text in texts[split]]
+        arrays |= {f"{split}_labels": labels}
+        arrays[f"{split}_x"], arrays[f"{split}_bounds"] = pack(tokens)
+    splits = make_splits(arrays, "tokens", pairs=True)
+    task = Task("films", "tokens", 2, splits, vocabulary=len(symbols), pairs=True, symbols=symbols)
+    assert films.documents(task["test"], symbols) == texts["test"]
+    monkeypatch.setattr(films.data, "load", lambda name, folder: task)
+    monkeypatch.setattr("sys.argv", ["films"])
+    assert films.main() == 0
+    table = [line.split("|") for line in capsys.readouterr().out.splitlines() if "cosine" in line or "regress" in line]
+    assert len(table) == 4
+    assert all(float(line[-2].strip(" %")) > 85 for line in table)
+    scores = np.array([0.1, 0.4, 0.35, 0.8])
+    assert films.best_threshold(scores, np.array([0, 0, 1, 1])) in (0.1, 0.4)
+    assert films.best_threshold(scores, np.array([1, 1, 1, 1])) == -np.inf
 
 
 def test_the_classics_of_the_ucr_table():
