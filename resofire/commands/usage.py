@@ -32,6 +32,12 @@ def require_positive(what: str, value: int | None) -> None:
         raise UsageError(f"{what} must be a positive integer, got {value}")
 
 
+def require_minutes(what: str, value: float | None) -> None:
+    """Refuse a budget that is not a positive number. None means that the flag was not given."""
+    if value is not None and not 0 < value < float("inf"):
+        raise UsageError(f"{what} must be a positive number, got {value:g}")
+
+
 def require_writable(flag: str, file: Path, folder: bool = False) -> None:
     """Create the folder of a target, and refuse one that cannot be written before any work is done."""
     with writing(flag, file):
