@@ -59,3 +59,12 @@ def writing(flag: str, target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{flag} {target} cannot be written: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def as_usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of these kinds, whose texts are sentences for the user, into usage errors."""
+    try:
+        yield
+    except kinds as error:
+        raise UsageError(str(error)) from None
