@@ -9,7 +9,7 @@ from typing import Any
 
 from ..atomic import write_atomic
 from .parsing import Count, Folder, Model, Switch
-from .runs import open_run, open_samples, open_task
+from .runs import open_run, open_samples, open_task, output_name
 from .usage import UsageError, as_usage_errors, require_one_of, require_positive, require_writable, writing
 
 PAPER = "paper"
@@ -104,12 +104,9 @@ class Measure:
         return 0
 
     def _out(self, folder: Path) -> Path | None:
-        from ..models.storage import SHIPPED
-
         out = self.out
         if out is None and not self.json:
-            shipped = folder.resolve().is_relative_to(SHIPPED.resolve())
-            out = Path(f"measure-{folder.resolve().name}") if shipped else folder
+            out = output_name(folder, "measure") or folder
         if out is not None:
             require_writable("measure: --out", out / "measure.json")
         return out

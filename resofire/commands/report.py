@@ -11,7 +11,7 @@ import tyro
 from ..atomic import write_atomic
 from .output import LiveLine
 from .parsing import Count, File, Folder
-from .runs import find_run
+from .runs import find_run, output_name
 from .train import all_recipes, parse_train
 from .usage import UsageError, as_usage_errors, require_positive, require_writable, writing
 
@@ -74,14 +74,12 @@ class Report:
         return report.comparison_data(folders, data_dir=self.data_dir)
 
     def _out(self, folder: Path) -> Path:
-        from ..models.storage import SHIPPED
-
         if self.out is not None:
             return self.out
         if len(self.runs) > 1:
             return Path("comparison.html")
-        shipped = folder.resolve().is_relative_to(SHIPPED.resolve())
-        return Path(f"report-{folder.resolve().name}.html") if shipped else folder / PAGE
+        name = output_name(folder, "report")
+        return folder / PAGE if name is None else Path(f"{name}.html")
 
 
 def request(

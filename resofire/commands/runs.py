@@ -53,6 +53,14 @@ def find_run(name: str) -> Path:
     return path.parent if path.is_file() else path
 
 
+def output_name(folder: Path, kind: str) -> Path | None:
+    """A name in the current folder for what is made of a shipped network; None for a run, which takes it itself."""
+    from ..models.storage import SHIPPED
+
+    shipped = folder.resolve().is_relative_to(SHIPPED.resolve())
+    return Path(f"{kind}-{folder.resolve().name}") if shipped else None
+
+
 def read_config(folder: Path) -> Any:
     """The RunConfig of a run folder."""
     from .. import train
