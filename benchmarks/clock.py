@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ def medians(contenders: dict[str, Callable[[], object]], rounds: int = 5, warm: 
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
-    return {name: sorted(seconds)[len(seconds) // 2] for name, seconds in times.items()}
+    return {name: median_high(seconds) for name, seconds in times.items()}
 
 
 # 256 MB: far more than any cache holds, so that a copy shows what the memory can do.

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from resofire.deploy import Stream
 from resofire.models import Classifier, ClassifierConfig
-from resofire.nn import BatchNorm, PRFConfig, fire_rates
+from resofire.nn import PRFConfig, fire_rates
 from resofire.ops import spike_linear
 
 from .clock import Table, medians
-from .networks import Case, blocks, set_rates
+from .networks import Case, blocks, evaluated, set_rates
 
 RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 # Blocks of so many channels; batch, time.
@@ -30,17 +30,12 @@ KINDS = ("events", "dense", "fused")
 
 
 def network(features: int, batch: int, length: int) -> tuple[Classifier, Case]:
-    """Two SD-TCM blocks in evaluation, their norms at the statistics of the batch."""
+    """Two SD-TCM blocks, see `evaluated`."""
     neuron = PRFConfig(tau=5.0, delta=(0.01, 1.0))
     config = ClassifierConfig(inputs=1, features=features, depth=2, classes=10, neuron=neuron)
-    model, x = Classifier(config), torch.rand(batch, length, 1)
-    for module in model.modules():
-        if isinstance(module, BatchNorm):
-            module.momentum = 1.0
-    with torch.no_grad():
-        model.train()(x)
-    case = Case(f"2 blocks of {features}, {batch} x {length}", config, x, torch.empty(0), {}, batch * length)
-    return model.eval(), case
+    x, name = torch.rand(batch, length, 1), f"2 blocks of {features}, {batch} x {length}"
+    case = Case(name, config, x, torch.empty(0), {}, batch * length)
+    return evaluated(case), case
 
 
 def variant(model: Classifier, kind: str) -> Classifier:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from resofire.data.task import Form, Split
 from resofire.models import Classifier, ClassifierConfig
-from resofire.nn import PRFConfig, fire_rates
+from resofire.nn import BatchNorm, PRFConfig, fire_rates
 from resofire.ops import spike_linear
 
 from .clock import Table, in_fresh_process, medians
@@ -80,6 +80,17 @@ def set_rates(model: Classifier, case: Case, rates: list[tuple[float, float]]) -
                 with torch.no_grad(), fire_rates(neuron) as measured:
                     model(case.x, **case.options)
                 low, high = (neuron.threshold, high) if measured[""] > rate else (low, neuron.threshold)
+
+
+def evaluated(case: Case) -> Classifier:
+    """A network of a case in evaluation, its norms at the statistics of the batch."""
+    model = Classifier(case.config)
+    for module in model.modules():
+        if isinstance(module, BatchNorm):
+            module.momentum = 1.0
+    with torch.no_grad():
+        model.train()(case.x, **case.options)
+    return model.eval()
 
 
 def on_fft(model: Classifier) -> Classifier:

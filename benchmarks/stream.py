@@ -18,10 +18,10 @@ from resofire.deploy import Folded, Stream, fold
 from resofire.deploy.formats import onnx
 from resofire.deploy.formats.onnxruntime import StepSession
 from resofire.models import Classifier, ClassifierConfig
-from resofire.nn import BatchNorm, PRFConfig
+from resofire.nn import PRFConfig
 
 from .clock import Table, medians
-from .networks import SMNIST_TRAINED, TEXT_TRAINED, Case, set_rates, smnist, text
+from .networks import SMNIST_TRAINED, TEXT_TRAINED, Case, evaluated, set_rates, smnist, text
 
 # Steps of a chunk and of a round of single calls; PyTorch's module takes fewer.
 CHUNK, CALLS, FEW = 784, 784, 40
@@ -30,15 +30,9 @@ LONG = 100_000_000
 
 
 def trained(case: Case, rates: list[tuple[float, float]]) -> Classifier:
-    """The network of a case in evaluation, its norms at the statistics of the batch, firing at these rates."""
+    """The network of a case in evaluation, firing at these rates."""
     torch.manual_seed(0)
-    model = Classifier(case.config)
-    for module in model.modules():
-        if isinstance(module, BatchNorm):
-            module.momentum = 1.0
-    with torch.no_grad():
-        model.train()(case.x, **case.options)
-    model.eval()
+    model = evaluated(case)
     set_rates(model, case, rates)
     return model
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from . import __version__
 from .ops import lif, prf, registry
-from .ops.registry import Call
 
 PACKAGES = (
     "torch", "numpy", "numba", "llvmlite", "safetensors", "lightning-fabric", "tyro", "rich", "nir", "onnx",
@@ -43,13 +42,9 @@ def examine() -> dict[str, Any]:
     }
 
 
-def _example(op: str, device: str) -> Call:
-    coefficients = (0.9, 0.1, 0.1) if op == "prf" else (0.9,)
-    return registry.prepare(op, torch.ones(1, 4, 2, device=device), *coefficients)
-
-
 def _backends(op: str, device: str) -> dict[str, str]:
-    call = _example(op, device)
+    coefficients = (0.9, 0.1, 0.1) if op == "prf" else (0.9,)
+    call = registry.prepare(op, torch.ones(1, 4, 2, device=device), *coefficients)
     return {name: registry.why_not(op, name, call) or "available" for name in registry.names(op)}
 
 

@@ -10,7 +10,7 @@ import tyro
 from .imports import call
 from .parsing import Count, Folder, Switch
 from .runs import load_task
-from .usage import UsageError, require_one_of, require_positive, require_writable, writing
+from .usage import UsageError, require_minutes, require_one_of, require_positive, require_writable, writing
 
 Minutes = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
 
@@ -85,8 +85,7 @@ class Compare:
         budget = {name: value for name in ("minutes", "epochs", "steps") if (value := getattr(self, name)) is not None}
         if len(budget) > 1:
             raise UsageError(f"compare: give one of --minutes, --epochs and --steps, got {' and '.join(budget)}")
-        if self.minutes is not None and not 0 < self.minutes < float("inf"):
-            raise UsageError(f"compare: --minutes must be a positive number, got {self.minutes:g}")
+        require_minutes("compare: --minutes", self.minutes)
         return compare.Budget(**(budget or {"minutes": 5.0}))
 
     def _contender(self, name: str) -> Any:

@@ -11,7 +11,7 @@ import tyro
 from ..atomic import write_atomic
 from .output import print_table
 from .parsing import File, Folder, Switch
-from .usage import UsageError, require_one_of, require_writable, writing
+from .usage import UsageError, as_usage_errors, require_one_of, require_writable, writing
 
 ACTIONS = ("list", "prepare", "show")
 
@@ -44,12 +44,10 @@ class Data:
             return 0
         if self.name is None:
             raise UsageError(f"data: {self.action} needs the name of a data set, one of {', '.join(data.NAMES)}")
-        try:
+        with as_usage_errors(data.DataError):
             data.about(self.name)
             png = self._png()
             task = data.load(self.name, self.data_dir)
-        except data.DataError as error:
-            raise UsageError(str(error)) from None
         from ..data import show
 
         if self.json:

@@ -11,7 +11,7 @@ import tyro
 
 from .parsing import Count, Folder, Model, Switch
 from .runs import SCALES_FROM, Run, open_files, open_run, open_task, sequences
-from .usage import UsageError, require_positive
+from .usage import UsageError, as_usage_errors, require_positive
 
 Word = Annotated[str | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
 
@@ -85,10 +85,8 @@ class Evaluate:
         splits = [*task.splits.values()]
         scales, _ = sequences(splits[0], SCALES_FROM)
         x, labels = sequences(splits[-1], self.count)
-        try:
+        with as_usage_errors(TypeError, ValueError):
             rows = compare.table(deploy.fold(run.model), scales, x, np.array(labels))
-        except (TypeError, ValueError) as error:
-            raise UsageError(str(error)) from None
         if self.json:
             print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
         else:

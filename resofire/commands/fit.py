@@ -10,7 +10,7 @@ import tyro
 
 from .parsing import Count, Folder, Switch
 from .train import train_in_folder
-from .usage import UsageError, require_positive
+from .usage import UsageError, require_minutes, require_positive
 
 Word = Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")]
 # Fraction of the data that is held out as a test split if there is none.
@@ -61,8 +61,7 @@ class Fit:
     def run(self) -> int:
         for name in ("epochs", "features", "depth", "frame", "pool"):
             require_positive(f"fit: --{name}", getattr(self, name))
-        if not self.minutes > 0 or self.minutes == float("inf"):
-            raise UsageError(f"fit: --minutes must be a positive number, got {self.minutes:g}")
+        require_minutes("fit: --minutes", self.minutes)
         if self.seed < 0:
             raise UsageError(f"fit: --seed must be at least 0, got {self.seed}")
         from .. import automatic, train

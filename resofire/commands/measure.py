@@ -9,8 +9,8 @@ from typing import Any
 
 from ..atomic import write_atomic
 from .parsing import Count, Folder, Model, Switch
-from .runs import open_run, open_samples, open_task
-from .usage import UsageError, require_one_of, require_positive, require_writable, writing
+from .runs import open_run, open_samples, open_task, output_name
+from .usage import UsageError, as_usage_errors, require_one_of, require_positive, require_writable, writing
 
 PAPER = "paper"
 FOR_PAPER = ("model", "costs", "state_size", "out", "json")
@@ -55,13 +55,11 @@ class Measure:
         folder, config, model = open_run("measure", self.model)
         task, split, name = self._data(folder)
         out = self._out(folder)
-        try:
+        with as_usage_errors(ValueError):
             result = measure.measure(
                 model, islice(split.batches(config.batch), self.batches), against=self.against,
                 state_size=self.state_size, costs=self.costs, fold_norm=self.fold_norm,
             )  # fmt: skip
-        except ValueError as error:
-            raise UsageError(str(error)) from None
         convention = published.as_published(result, self.state_size)
         result = {"model": self.model, "task": task.name, "split": name, **result, "published": convention}
         text = f"{self.model}: {task.name}\n{measure.report(result)}"
@@ -95,10 +93,8 @@ class Measure:
                 raise UsageError(f"measure: paper takes --costs, --state-size, --out and --json only, got --{flag}")
         if self.out is not None:
             require_writable("measure: --out", self.out / "measure.json")
-        try:
+        with as_usage_errors(ValueError):
             tasks = published.compare_published(self.state_size, self.costs)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
         print(json.dumps(tasks, indent=2) if self.json else published.report_published(tasks))
         if self.out is not None:
             with writing("measure: --out", self.out):
@@ -108,12 +104,9 @@ class Measure:
         return 0
 
     def _out(self, folder: Path) -> Path | None:
-        from ..models.storage import SHIPPED
-
         out = self.out
         if out is None and not self.json:
-            shipped = folder.resolve().is_relative_to(SHIPPED.resolve())
-            out = Path(f"measure-{folder.resolve().name}") if shipped else folder
+            out = output_name(folder, "measure") or folder
         if out is not None:
             require_writable("measure: --out", out / "measure.json")
         return out

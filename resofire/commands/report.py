@@ -11,9 +11,9 @@ import tyro
 from ..atomic import write_atomic
 from .output import LiveLine
 from .parsing import Count, File, Folder
-from .runs import find_run
+from .runs import find_run, output_name
 from .train import all_recipes, parse_train
-from .usage import UsageError, require_positive, require_writable, writing
+from .usage import UsageError, as_usage_errors, require_positive, require_writable, writing
 
 Runs = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="")]
 Numbers = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT...", help_behavior_hint="")]
@@ -47,10 +47,8 @@ class Report:
         require_writable("report: --out", out)
         from .. import report, train
 
-        try:
+        with as_usage_errors(train.RunError, ValueError):
             data = self._compare(folders) if len(folders) > 1 else self._one(folders[0])
-        except (train.RunError, ValueError) as error:
-            raise UsageError(str(error)) from None
         with writing("report: --out", out):
             write_atomic(out, report.page(data).encode())
         print(out)
@@ -76,14 +74,12 @@ class Report:
         return report.comparison_data(folders, data_dir=self.data_dir)
 
     def _out(self, folder: Path) -> Path:
-        from ..models.storage import SHIPPED
-
         if self.out is not None:
             return self.out
         if len(self.runs) > 1:
             return Path("comparison.html")
-        shipped = folder.resolve().is_relative_to(SHIPPED.resolve())
-        return Path(f"report-{folder.resolve().name}.html") if shipped else folder / PAGE
+        name = output_name(folder, "report")
+        return folder / PAGE if name is None else Path(f"{name}.html")
 
 
 def request(
@@ -93,10 +89,8 @@ def request(
     """The inputs of a report besides the run folder: the paper's fire rates and the command that reproduces the run."""
     from .. import report, train
 
-    try:
+    with as_usage_errors(train.RunError):
         record = train.read(folder)
-    except train.RunError as error:
-        raise UsageError(str(error)) from None
     return report.Request(
         data_dir=data_dir, count=count, samples=samples or None, paper=_paper(record["config"].get("task")),
         command=command_of(folder, record), progress=progress,

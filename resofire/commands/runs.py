@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .usage import UsageError
+from .usage import UsageError, as_usage_errors
 
 # Training sequences from which the scales of fixed-point numbers are chosen.
 SCALES_FROM = 64
@@ -40,41 +40,41 @@ def open_model(name: str) -> Any:
     """A trained network: of a run, from a weights file, or one that comes with the package."""
     from .. import models
 
-    try:
+    with as_usage_errors(models.StorageError):
         return models.load(models.find(name))
-    except models.StorageError as error:
-        raise UsageError(str(error)) from None
 
 
 def find_run(name: str) -> Path:
     """The folder of a run; for a weights file, the one it lies in."""
     from .. import models
 
-    try:
+    with as_usage_errors(models.StorageError):
         path = models.find(name)
-    except models.StorageError as error:
-        raise UsageError(str(error)) from None
     return path.parent if path.is_file() else path
+
+
+def output_name(folder: Path, kind: str) -> Path | None:
+    """A name in the current folder for what is made of a shipped network; None for a run, which takes it itself."""
+    from ..models.storage import SHIPPED
+
+    shipped = folder.resolve().is_relative_to(SHIPPED.resolve())
+    return Path(f"{kind}-{folder.resolve().name}") if shipped else None
 
 
 def read_config(folder: Path) -> Any:
     """The RunConfig of a run folder."""
     from .. import train
 
-    try:
+    with as_usage_errors(train.RunError):
         return train.RunConfig.from_json(train.read(folder)["config"])
-    except train.RunError as error:
-        raise UsageError(str(error)) from None
 
 
 def open_task(folder: Path, data_dir: Path | None) -> Any:
     """The data that a run was trained on."""
-    from .. import data, train
+    from .. import train
 
-    try:
+    with as_usage_errors(train.RunError, ValueError, TypeError):
         return train.load_task(folder, data_dir=data_dir)
-    except (data.DataError, train.RunError, ValueError, TypeError) as error:
-        raise UsageError(str(error)) from None
 
 
 def open_files(run: Run, path: str, changes: Any) -> Any:
@@ -89,10 +89,8 @@ def open_files(run: Run, path: str, changes: Any) -> Any:
     source = train.read(run.folder).get("source") or {}
     settings = {key: value for key, value in source.get("settings", {}).items() if key in READING}
     names = run.model.config.class_names or open_task(run.folder, None).class_names
-    try:
+    with as_usage_errors(data.DataError):
         task = data.from_path(path, validation=0, class_names=names, **{**settings, **changes})
-    except data.DataError as error:
-        raise UsageError(str(error)) from None
     if (task.inputs, task.per_step) != (run.model.config.inputs, run.model.config.pool == "none"):
         per = "step" if run.model.config.pool == "none" else "sequence"
         form = f"{run.model.config.inputs} channels and one label per {per}"
@@ -105,20 +103,16 @@ def load_task(config: Any, data_dir: Path | None) -> Any:
     """The data set that a config names."""
     from .. import data
 
-    try:
+    with as_usage_errors(ValueError, TypeError):
         return data.load(config.task, data_dir, **config.task_settings)
-    except (data.DataError, ValueError, TypeError) as error:
-        raise UsageError(str(error)) from None
 
 
 def open_samples(folder: Path) -> Any:
     """The sample sequences stored with a network, a data.Task with the split train; None if it has none."""
     from .. import train
 
-    try:
+    with as_usage_errors(train.RunError):
         return train.load_samples(folder)
-    except train.RunError as error:
-        raise UsageError(str(error)) from None
 
 
 class Known(NamedTuple):

@@ -32,6 +32,12 @@ def require_positive(what: str, value: int | None) -> None:
         raise UsageError(f"{what} must be a positive integer, got {value}")
 
 
+def require_minutes(what: str, value: float | None) -> None:
+    """Refuse a budget that is not a positive number. None means that the flag was not given."""
+    if value is not None and not 0 < value < float("inf"):
+        raise UsageError(f"{what} must be a positive number, got {value:g}")
+
+
 def require_writable(flag: str, file: Path, folder: bool = False) -> None:
     """Create the folder of a target, and refuse one that cannot be written before any work is done."""
     with writing(flag, file):
@@ -53,3 +59,12 @@ def writing(flag: str, target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{flag} {target} cannot be written: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def as_usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of these kinds, whose texts are sentences for the user, into usage errors."""
+    try:
+        yield
+    except kinds as error:
+        raise UsageError(str(error)) from None

@@ -10,7 +10,7 @@ import tyro
 from .parsing import Count, Folder
 from .report import request
 from .runs import find_run
-from .usage import UsageError
+from .usage import UsageError, require_positive
 
 Run = Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="run", metavar="RUN")]
 # The first port that is tried, and how many.
@@ -33,8 +33,7 @@ class Watch:
     def run(self) -> int:
         if self.port is not None and not 0 <= self.port < 65536:
             raise UsageError(f"watch: --port must be from 0 to 65535, got {self.port}")
-        if self.count is not None and self.count < 1:
-            raise UsageError(f"watch: --count must be a positive integer, got {self.count}")
+        require_positive("watch: --count", self.count)
         folder = find_run(self.folder)
         server = self._server(folder)
         print(f"watching {folder} at {server.address} (Ctrl-C ends it)", flush=True)

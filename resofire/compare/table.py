@@ -7,7 +7,7 @@ from typing import Any
 
 from ..atomic import write_atomic
 from ..data import Task
-from ..measure import Counts, count_ops, energy
+from ..measure import count_ops, energy
 from ..models import load
 from ..nn.counts import OPERATIONS
 from ..paper.pages import table
@@ -28,7 +28,9 @@ def figures(folder: Path, result: dict[str, Any], task: Task, published: str | N
     split = [*result["accuracy"]][-1]
     lengths = task[split].lengths
     length = float(lengths.sum() / len(lengths))
-    counts = _counts(folder, result, length)
+    model = load(folder)
+    inputs = getattr(model.config, "inputs", None)
+    counts = count_ops(model, (length,) if inputs is None else (length, inputs), result["fire_rates"])
     return {
         "seed": result["seed"],
         "threads": read(folder)["threads"],
@@ -41,7 +43,7 @@ def figures(folder: Path, result: dict[str, Any], task: Task, published: str | N
         "length": length,
         "operations": {kind: float(counts.per_inference(kind)) for kind in OPERATIONS},
         "energy": {
-            "audited": energy(counts).mj_per_inference, "published": _published(folder, result, length, published),
+            "audited": energy(counts).mj_per_inference, "published": _published(model, result, length, published),
         },
         "no_nonlinear": counts.no_nonlinear,
         "no_mac": counts.no_mac,
@@ -89,17 +91,10 @@ def rows(result: dict[str, Any], task: Task) -> list[dict[str, Any]]:
     return made
 
 
-def _counts(folder: Path, result: dict[str, Any], length: float) -> Counts:
-    model = load(folder)
-    inputs = getattr(model.config, "inputs", None)
-    return count_ops(model, (length,) if inputs is None else (length, inputs), result["fire_rates"])
-
-
-def _published(folder: Path, result: dict[str, Any], length: float, name: str | None) -> float | None:
+def _published(model: Any, result: dict[str, Any], length: float, name: str | None) -> float | None:
     """mJ per inference by the paper's formula."""
     if name is None:
         return None
-    model: Any = load(folder)
     if name == "sdtcm":
         network = {"widths": model.widths, "neuron": "PRF"}
         measured = {

@@ -135,7 +135,7 @@ class Stream:
     def save(self) -> bytes:
         """The state as bytes, for a stream of the same network, number of streams and dtype."""
         body = b"".join(np.ascontiguousarray(array).tobytes() for array in self._state)
-        return HEADER.pack(MAGIC, self._fingerprint(), _digest(body), self.streams, len(body)) + body
+        return HEADER.pack(MAGIC, self._fingerprint(), hashlib.sha256(body).digest(), self.streams, len(body)) + body
 
     def restore(self, state: bytes) -> None:
         """Resume from a saved state.
@@ -173,7 +173,7 @@ class Stream:
                 f"Stream.restore: state must have {HEADER.size + size} bytes, got {len(state)}: it is cut or damaged"
             )
         body = state[HEADER.size :]
-        if digest != _digest(body):
+        if digest != hashlib.sha256(body).digest():
             raise ValueError("Stream.restore: state is damaged: its checksum does not match")
         return body
 
@@ -290,7 +290,3 @@ def _require_spikes(spikes: Any, shape: tuple[int, ...]) -> None:
             f"Stream.feed: spikes must be writable uint8 of shape {list(shape)}, got {kind}{spikes.dtype} of shape "
             f"{list(spikes.shape)}"
         )
-
-
-def _digest(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()

@@ -1,6 +1,5 @@
 """The classifier of sequences: an encoder and a Linear head."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
@@ -9,8 +8,7 @@ from ..nn.counts import Count, count_dense
 from ..nn.folded import Folded, to_array
 from ..ops.checks import require_count
 from .config import EncoderConfig, require_class_names
-from .encoder import Encoder
-from .network import Network
+from .encoder import EncoderNetwork
 from .sequences import StreamState
 
 
@@ -30,7 +28,7 @@ class ClassifierConfig(EncoderConfig):
         return Classifier(self)
 
 
-class Classifier(Network):
+class Classifier(EncoderNetwork):
     """Sequences to classes; with pool "none", every time step to classes.
 
     Args:
@@ -40,9 +38,7 @@ class Classifier(Network):
     config: ClassifierConfig
 
     def __init__(self, config: ClassifierConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = Encoder(config)
+        super().__init__(config)
         self.head = nn.Linear(config.features, config.classes)
 
     def forward(self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
@@ -77,18 +73,5 @@ class Classifier(Network):
         folded = self.encoder.fold(floor, to_array(self.head.weight), to_array(self.head.bias))
         return replace(folded, class_names=self.config.class_names)
 
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Channels of each block."""
-        return (self.config.features,) * self.config.depth
-
-    def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
-        """Count all parts, see `resofire.measure.count_ops`."""
-        before, *after = self.count_frame(steps, fold_norm=fold_norm)
-        return [before, *self.encoder.count(steps, rates, fold_norm=fold_norm), *after]
-
-    def count_frame(self, steps: float, *, fold_norm: bool = False) -> list[Count]:
-        """Count everything but the blocks: input layer, pool, last norm, head. A peer of equal size has the same."""
-        head = count_dense(self.head, "head", "head", steps if self.config.pool == "none" else 1)
-        readout = self.encoder.count_readout(steps, 1, fold_norm=fold_norm)
-        return [self.encoder.count_input(steps), *readout, head]
+    def count_head(self, steps: float) -> list[Count]:
+        return [count_dense(self.head, "head", "head", steps if self.config.pool == "none" else 1)]

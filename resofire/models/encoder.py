@@ -14,7 +14,7 @@ from ..nn.linear import InputLinear
 from ..nn.neuron import zero_state
 from ..ops.checks import require_count
 from .config import EncoderConfig
-from .network import require_tokens, require_values, require_vocabulary
+from .network import Network, require_tokens, require_values, require_vocabulary
 from .sequences import Sequences, StreamState, advance, arrange, require_state, start
 
 
@@ -178,6 +178,36 @@ class Encoder(nn.Module):
             # The pool leaves one vector per sequence, and the norm is applied to that.
             parts.append(count_norm("encoder.norm", features, steps if pool == "none" else vectors))
         return parts
+
+
+class EncoderNetwork(Network):
+    """An encoder and a head on its vectors."""
+
+    config: EncoderConfig
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Channels of each block."""
+        return (self.config.features,) * self.config.depth
+
+    def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
+        """Count all parts, see `resofire.measure.count_ops`."""
+        before, *after = self.count_frame(steps, fold_norm=fold_norm)
+        return [before, *self.encoder.count(steps, rates, fold_norm=fold_norm), *after]
+
+    def count_frame(self, steps: float, *, fold_norm: bool = False) -> list[Count]:
+        """Count everything but the blocks: input layer, pool, last norm, head. A peer of equal size has the same."""
+        readout = self.encoder.count_readout(steps, 2 if self.config.pairs else 1, fold_norm=fold_norm)
+        return [self.encoder.count_input(steps), *readout, *self.count_head(steps)]
+
+    def count_head(self, steps: float) -> list[Count]:
+        """Count the head."""
+        raise NotImplementedError(f"{type(self).__name__} does not define count_head")
 
 
 def _folded(block: nn.Module, result: Any, features: int) -> tuple[list[Layer], Array, Array]:

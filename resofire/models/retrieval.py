@@ -1,6 +1,5 @@
 """Do two documents belong together? One encoder reads both, a small head compares the two vectors."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -9,8 +8,7 @@ from torch import Tensor, nn
 from ..nn.counts import NUMBER, Count, count_dense
 from ..ops.checks import require_choice, require_count, sequence_count
 from .config import EncoderConfig, require_class_names
-from .encoder import Encoder
-from .network import Network
+from .encoder import EncoderNetwork
 from .sequences import StreamState, require_lengths
 
 
@@ -35,7 +33,7 @@ class RetrievalConfig(EncoderConfig):
         return True
 
 
-class Retrieval(Network):
+class Retrieval(EncoderNetwork):
     """Pairs of sequences to classes: [a, b, a - b, a·b] → Linear → GELU → Linear.
 
     Args:
@@ -45,9 +43,7 @@ class Retrieval(Network):
     config: RetrievalConfig
 
     def __init__(self, config: RetrievalConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = Encoder(config)
+        super().__init__(config)
         self.head = nn.Sequential(
             nn.Linear(4 * config.features, config.features), nn.GELU(), nn.Linear(config.features, config.classes)
         )
@@ -99,23 +95,10 @@ class Retrieval(Network):
         a, b = pooled[0::2], pooled[1::2]
         return self.head(torch.cat((a, b, a - b, a * b), -1))
 
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Channels of each block."""
-        return (self.config.features,) * self.config.depth
-
-    def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
-        """Count all parts, see `resofire.measure.count_ops`."""
-        before, *after = self.count_frame(steps, fold_norm=fold_norm)
-        return [before, *self.encoder.count(steps, rates, fold_norm=fold_norm), *after]
-
-    def count_frame(self, steps: float, *, fold_norm: bool = False) -> list[Count]:
-        """Count everything but the blocks: input layer, pool, last norm, head. A peer of equal size has the same."""
+    def count_head(self, steps: float) -> list[Count]:
         features, (first, _, last) = self.config.features, self.head
         compare = Count(layer="head.compare", component="head", times=1, add=features, multiply=features,
                         activations_read=NUMBER * 2 * features, activations_written=NUMBER * 2 * features)  # fmt: skip
         gelu = Count(layer="head.1", component="head", times=1, nonlinear=features, activations_read=NUMBER * features,
                      activations_written=NUMBER * features)  # fmt: skip
-        head = [compare, count_dense(first, "head.0", "head", 1), gelu, count_dense(last, "head.2", "head", 1)]
-        readout = self.encoder.count_readout(steps, 2, fold_norm=fold_norm)
-        return [self.encoder.count_input(steps), *readout, *head]
+        return [compare, count_dense(first, "head.0", "head", 1), gelu, count_dense(last, "head.2", "head", 1)]

@@ -7,6 +7,7 @@ within rounding of the threshold. However it was trained, a network is tested st
 import time
 from dataclasses import dataclass, field
 from itertools import count, islice
+from statistics import median_high
 from typing import Any
 
 import torch
@@ -91,7 +92,7 @@ def run(workplace: Workplace) -> dict[str, Any]:
         "epochs": len(loop.losses) * BATCH / len(task["train"]), "threads": torch.get_num_threads(),
         "losses": {backend: way.losses for backend, way in ways.items()},
         # The first step compiles kernels and fills caches.
-        "median_seconds": {backend: _median(way.seconds[1:] or way.seconds) for backend, way in ways.items()},
+        "median_seconds": {backend: median_high(way.seconds[1:] or way.seconds) for backend, way in ways.items()},
         "largest_difference": {backend: max(_differences(way.losses, loop.losses)) for backend, way in others.items()},
         "apart": APART,
         "parts_at": {backend: _parts_at(way.losses, loop.losses) for backend, way in others.items()},
@@ -111,10 +112,6 @@ def _way(backend: str) -> Way:
     model = build(FeedforwardConfig(sizes=SIZES, neuron=neuron, gain=GAIN)).double()
     assert isinstance(model, Feedforward)
     return Way(model, torch.optim.AdamW(model.parameters(), lr=RATE))
-
-
-def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
 
 
 def _differences(losses: list[float], expected: list[float]) -> list[float]:

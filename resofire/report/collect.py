@@ -112,17 +112,17 @@ def network_data(folder: Path, request: Request) -> dict[str, Any]:
     looks at the test split before the end.
     """
     if not (folder / WEIGHTS).exists():
-        return _without("The run has not saved a network yet: the first one is written after the first validation.")
+        return without("The run has not saved a network yet: the first one is written after the first validation.")
     record = train.read(folder)
     config = train.RunConfig.from_json(record["config"])
     try:
         model: Any = models.load(folder)
     except models.StorageError as error:
-        return _without(f"The network cannot be loaded: {error}.")
+        return without(f"The network cannot be loaded: {error}.")
     finished = train.recorded(folder)
-    task, name, reason = _open(folder, config, finished is not None, request)
+    task, name, reason = opened(folder, config, finished is not None, request.data_dir)
     if task is None:
-        return _without(str(reason))
+        return without(str(reason))
     split = task[name]
     names = task.class_names or getattr(model.config, "class_names", None)
     classes = [str(each) for each in names] if names else [str(number) for number in range(task.classes)]
@@ -158,18 +158,19 @@ def network_data(folder: Path, request: Request) -> dict[str, Any]:
     return sections
 
 
-def _without(reason: str) -> dict[str, Any]:
+def without(reason: str) -> dict[str, Any]:
+    """The sections of a page without a network, and why it has none."""
     missing = {"missing": reason}
     return {"classes": [], "answers": missing, "rasters": missing, "plane": missing, "rates": missing,
             "energy": missing, "mistakes": missing, "summary": {}}  # fmt: skip
 
 
-def _open(
-    folder: Path, config: train.RunConfig, finished: bool, request: Request
+def opened(
+    folder: Path, config: train.RunConfig, finished: bool, data_dir: str | os.PathLike[str] | None
 ) -> tuple[Task | None, str, str | None]:
     """The data, the split to read, and why it is not the right one if it is not."""
     try:
-        task = train.load_task(folder, data_dir=request.data_dir)
+        task = train.load_task(folder, data_dir=data_dir)
     except (data.DataError, train.RunError, ValueError, TypeError, OSError) as error:
         try:
             samples = train.load_samples(folder)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import data, measure, models, train
+from .. import measure, models, train
 from . import curves
+from .collect import opened
 from .recording import place
 from .summary import accuracy, duration, network_words
 
@@ -67,9 +68,9 @@ def _run(folder: Path, name: str, data_dir: str | os.PathLike[str] | None) -> di
     except models.StorageError as error:
         return {**run, "note": str(error)}
     run["network"] = network_words(model)
-    length = _length(folder, data_dir)
+    length = None if result is None else _length(folder, config, data_dir)
     # A network that does not spike has no rates.
-    if result is not None and length is not None:
+    if length is not None:
         try:
             run["energy"] = measure.account(model, rates, length)["energy"]["mJ_per_inference"]
         except ValueError as error:
@@ -77,20 +78,12 @@ def _run(folder: Path, name: str, data_dir: str | os.PathLike[str] | None) -> di
     return run
 
 
-def _length(folder: Path, data_dir: str | os.PathLike[str] | None) -> float | None:
+def _length(folder: Path, config: train.RunConfig, data_dir: str | os.PathLike[str] | None) -> float | None:
     """The mean number of time steps per test inference; of the samples beside the network if there are no data."""
-    task = None
-    try:
-        task = train.load_task(folder, data_dir=data_dir)
-    except (data.DataError, train.RunError, ValueError, TypeError, OSError):
-        try:
-            task = train.load_samples(folder)
-        except train.RunError:
-            return None
-    if task is None:
+    task, name, _ = opened(folder, config, True, data_dir)
+    if task is None or not len(task[name]):
         return None
-    split = [task.splits[name] for name in ("train", "validation", "test") if name in task.splits][-1]
-    return float(split.lengths.reshape(len(split), -1).sum(1).mean()) if len(split) else None
+    return float(task[name].lengths.reshape(len(task[name]), -1).sum(1).mean())
 
 
 def _names(folders: list[Path]) -> list[str]:

@@ -16,7 +16,7 @@ from .. import train
 from ..models.storage import WEIGHTS
 from ..train.evaluation import RESULT
 from ..train.logs import FILE
-from .collect import Request, joined, network_data
+from .collect import Request, joined, network_data, without
 from .page import embedded, page
 
 LOOPBACK = "127.0.0.1"
@@ -37,11 +37,11 @@ class Live:
 
     def __init__(self, folder: Path, request: Request) -> None:
         self.folder, self.request = folder, request
-        self._network: dict[str, Any] = {}
+        self._network = without("The network has not been read yet.")
         self._seen: tuple[Any, Any] = (None, None)
         self._next = 0.0
         self._lock = threading.Lock()
-        self._publish("The network has not been read yet.")
+        self._publish()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -86,10 +86,7 @@ class Live:
                 # Such as a network that is just being replaced, or a folder that was removed.
                 self._note(" ".join(str(error).split()))
 
-    def _publish(self, missing: str | None = None) -> None:
-        if missing is not None:
-            sections = ("answers", "rasters", "plane", "rates", "energy", "mistakes")
-            self._network = {"classes": [], "summary": {}, **{name: {"missing": missing} for name in sections}}
+    def _publish(self) -> None:
         data = joined(self.folder, self._network, self.request)
         steps = max((curve["step"][-1] for curve in data["curves"]["splits"].values()), default=0)
         self._set({**data, "status": f"{int(steps):,} steps so far"})

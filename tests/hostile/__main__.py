@@ -3,7 +3,6 @@
 import argparse
 import fnmatch
 import importlib
-import importlib.util
 import sys
 
 from .report import SCENARIOS, Budget, Report
@@ -22,8 +21,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
     arguments = parser.parse_args()
     for source in SOURCES:
-        if importlib.util.find_spec(f"{__package__}.{source}") is not None:
-            importlib.import_module(f"{__package__}.{source}")
+        importlib.import_module(f"{__package__}.{source}")
     scenarios = [each for each in SCENARIOS if fnmatch.fnmatch(each.name, arguments.only)]
     if arguments.list or not scenarios:
         print("\n".join(each.name for each in SCENARIOS))

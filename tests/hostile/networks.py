@@ -1,14 +1,12 @@
-"""The formats that we write ourselves and read again: networks, run folders, checkpoints, arrays of a run, exports."""
+"""The formats that we write ourselves and read again: networks, run folders, checkpoints, arrays of a run."""
 
 import contextlib
 import hashlib
-import importlib
 import io
 import re
 import tempfile
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -16,7 +14,7 @@ import torch
 from resofire import cli, data, deploy, models, train
 from resofire.data import DataError
 from resofire.deploy.reference import run as reference
-from resofire.models import FeedforwardConfig
+from resofire.models import FeedforwardConfig, checksum
 from resofire.models.storage import StorageError
 from resofire.nn import LIFConfig
 from resofire.train import RunConfig, RunError, Stopped
@@ -74,10 +72,6 @@ def named_by_checksum(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def sealed(inner: m.Mutation) -> m.Mutation:
     """Give a changed safetensors file the right checksum, where it carries one."""
-    try:
-        checksum = importlib.import_module("resofire.models.checksum")
-    except ModuleNotFoundError:
-        checksum = SimpleNamespace(seal=bytes)
 
     def mutate(random: Random, raw: bytes) -> bytes:
         changed = inner(random, raw)
@@ -122,25 +116,6 @@ def load_folded(root: Path) -> None:
     reference(network, np.zeros((3, len(network.table))))
 
 
-def exported(name: str):
-    """A file of an export format, with one network in it."""
-    network = deploy.fold(models.build(CONFIG.model).eval())
-    return {f"data/network{deploy.FORMATS[name].suffix}": deploy.FORMATS[name].write(network)}
-
-
-def replay(name: str):
-    """Run the network in the file. This only verifies files that we have just written: it may raise anything."""
-
-    def read(root: Path) -> None:
-        content = (root / f"data/network{deploy.FORMATS[name].suffix}").read_bytes()
-        try:
-            deploy.FORMATS[name].replay(content, [np.zeros((3, 2), np.float32)])
-        except Exception as error:
-            raise Refused(type(error).__name__) from None
-
-    return read
-
-
 BYTES = m.any_bytes
 WEIGHTS = m.either(BYTES, sealed(BYTES), sealed(m.safetensors), sealed(m.safetensors))
 RUN = (StorageError, RunError, DataError, Stopped, Refused)
@@ -177,6 +152,5 @@ TARGETS = [
         finish=named_by_checksum,
         writes=True,
     ),
-    Target("nir", lambda: exported("nir"), {"data/*": BYTES}, replay("nir"), RUN),
 ]
 SCENARIOS += [target.scenario() for target in TARGETS]

@@ -20,13 +20,12 @@ import torch
 from torch import Tensor
 
 from ...nn.config import settings_of
-from ...nn.counts import NUMBER, SPIKE, Count
+from ...nn.counts import NUMBER, Count
 from ...nn.firing import Firing
 from ...ops import Rectangle
 from ...ops.surrogate import spike
-from .binary_s4d import count_spiking_glu
-from .dropout import dropped
-from .s4d import S4D, S4DConfig
+from .binary_s4d import count_spiking_glu, count_threshold
+from .s4d import S4D, S4DConfig, dropped
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ class StochasticS4(S4D):
         features = self.features
         return [
             # A random number is charged as nothing: it may come from the device itself.
-            Count(layer=f"{name}.neuron", component="spatial neuron", times=steps, compare=features,
-                  activations_read=NUMBER * features, activations_written=SPIKE * features),
+            count_threshold(f"{name}.neuron", features, steps),
             *count_spiking_glu(self, name, steps, rates),
             Count(layer=f"{name}.clamp", component="residual", times=steps, compare=2 * features,
                   activations_read=NUMBER * features, activations_written=NUMBER * features),

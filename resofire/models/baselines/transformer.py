@@ -22,8 +22,7 @@ from ...nn.counts import NUMBER, Count, count_dense, count_residual
 from ...nn.linear import DenseLinear
 from ...nn.sdtcm import require_share
 from ...ops.checks import require_count
-from .dropout import dropped
-from .s4d import count_gelu
+from .s4d import count_gelu, dropped
 
 # Slowest rotation, in radians per step: 1 / BASE.
 BASE = 10_000.0

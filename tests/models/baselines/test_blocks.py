@@ -22,7 +22,7 @@ from resofire.models.baselines import (
     StochasticS4Config,
     TransformerConfig,
 )
-from resofire.models.baselines.dropout import dropped
+from resofire.models.baselines.s4d import dropped
 from resofire.models.baselines.spiking_ssm import SDN, carried
 from resofire.models.baselines.state_space import StateSpace, legs_frequencies
 from resofire.nn import BatchNorm, fire_rates
