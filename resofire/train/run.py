@@ -46,7 +46,7 @@ from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Children, Interrupted, Peers, StopSignals, on_this_machine, rank, world
 from .record import RUN, RunError, conditions, manifest, read, sample, source_line
 from .restore import newest_state, require_same, require_unfinished, restore_optimizer
-from .source import FILE, save_arrays
+from .source import DATA, save_arrays
 
 if TYPE_CHECKING:
     from .loop import Run
@@ -137,7 +137,7 @@ def train(
         require_empty(folder)
         try:
             if save_arrays(folder, task):
-                record["source"] = {**(task.source or {}), "arrays": FILE}
+                record["source"] = {**(task.source or {}), "arrays": DATA}
             elif task.source is None:
                 print(
                     f"the arrays of {task.name} are too large to be saved with the run (64 MB): evaluate and "
@@ -146,7 +146,7 @@ def train(
                 )
             write_json(folder / RUN, record)
         except OSError as error:
-            (folder / FILE).unlink(missing_ok=True)
+            (folder / DATA).unlink(missing_ok=True)
             raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
         try:
             return _execute(config, task, folder, devices=devices, own=own, plan=plan, model=network)
@@ -262,7 +262,7 @@ def _execute(
     from . import loop
     from .callbacks import Saver, notify
     from .logs import Logs
-    from .optimiser import Average, groups, optimiser
+    from .optimiser import Average, adamw, parameter_groups
     from .progress import Display, is_silent
 
     first_process = rank() == 0
@@ -302,9 +302,9 @@ def _execute(
                     _broadcast(model)
             run.average = None if config.ema is None else Average(model, config.ema)
             if own.optimizer is None:
-                run.optimizer = optimiser(model, config)
+                run.optimizer = adamw(model, config)
             else:
-                run.optimizer = require_optimizer(own.optimizer(groups(model, config)))
+                run.optimizer = require_optimizer(own.optimizer(parameter_groups(model, config)))
             if state is not None:
                 restore_optimizer(run.optimizer, state, builtin=own.optimizer is None)
                 if run.average is not None:
