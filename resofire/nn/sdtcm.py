@@ -216,7 +216,7 @@ class SDTCM(nn.Module):
 
     @torch.no_grad()
     def _init_positional_bias(self, positional_bias: float) -> None:
-        """Sets the biases of the norm for this distance; with two neurons on one norm, to the mean of what they need.
+        """Set the biases of the norm for this distance; two neurons on one norm get the mean of their biases.
 
         A constant current b moves the potential from 0 to its fixed point bΔ / (1 - φ)."""
         needed = []
@@ -229,7 +229,7 @@ class SDTCM(nn.Module):
             phi_re, phi_im, gain = c["phi_re"], c["phi_im"], c["gain"]
             remembers = torch.hypot(phi_re, phi_im) >= math.exp(-1 / BIASED_MEMORY)  # |φ| = exp(-Δ/τ)
             needed.append(torch.hypot(1 - phi_re, phi_im) / gain * remembers)
-        # Up and down in turns: Δ and θ are in a random order as it is, and no draw is taken from what comes after.
+        # Signs alternate: Δ and θ are in random order already, and random signs would change all later draws.
         bias = positional_bias * torch.stack(needed).mean(0)
         bias[1::2] *= -1
         self.norm.bias.copy_(bias)  # type: ignore[union-attr] # see require_positional_bias
@@ -238,7 +238,7 @@ class SDTCM(nn.Module):
         return [neuron for neuron in (self.token_neuron, self.token_neuron_reverse) if neuron is not None]
 
     def _fused(self, u: Tensor, cu_seqlens: Tensor | None) -> Tensor:
-        """`_composed` as one operator."""
+        """Run the block as one operator; computes the same as `_composed`."""
         sequence_count("SDTCM", u, cu_seqlens)
         if u.dtype != self.token_linear.weight.dtype:
             expected, got = (str(each.dtype).removeprefix("torch.") for each in (self.token_linear.weight, u))
@@ -287,16 +287,16 @@ class SDTCM(nn.Module):
             )
         )
         for i, each in enumerate((*neurons, spatial)):
-            each._fired_rate(rates[i], u.numel())
+            each._report_rate(rates[i], u.numel())
         return self.norm(out) if self.norm is not None and not self.prenorm else out
 
     def _composed(self, u: Tensor, cu_seqlens: Tensor | None, state: Any = None) -> tuple[Tensor, Any]:
-        """The definition, operator by operator."""
+        """Run the block part by part: the definition."""
         x = self._before(u)
         spikes, last = self.token_neuron.scan(x, state, cu_seqlens=cu_seqlens)
         if self.token_neuron_reverse is not None:
-            behind, _ = self.token_neuron_reverse.scan(x, None, cu_seqlens=cu_seqlens, reverse=True)
-            spikes = torch.cat((spikes, behind), -1)
+            reverse_spikes, _ = self.token_neuron_reverse.scan(x, None, cu_seqlens=cu_seqlens, reverse=True)
+            spikes = torch.cat((spikes, reverse_spikes), -1)
         return self._after(u, spikes), last
 
     def _before(self, u: Tensor) -> Tensor:
@@ -304,7 +304,7 @@ class SDTCM(nn.Module):
         return self.norm(u) if self.norm is not None and self.prenorm else u
 
     def _after(self, u: Tensor, spikes: Tensor) -> Tensor:
-        """All that follows the temporal neuron: it is stateless, so `step` and whole sequences share it."""
+        """The block after the temporal neuron. It is stateless, so `step` and whole sequences share it."""
         if self.log_amplitude is not None:
             spikes = spikes * self.log_amplitude.exp().to(spikes.dtype)
         out = u + self._drop(self.token_linear(spikes))
@@ -337,7 +337,7 @@ class SDTCM(nn.Module):
         return f"{self.features}, norm={order}, dropout={self.dropout:g}{alpha}{spatial}"
 
     def fold(self, c: Array, d: Array, floor: float) -> tuple[list[Layer], Array, Array]:
-        """The block as two layers on the stream c z + d, one without a spatial neuron, and the c and d behind it.
+        """Fold the block into two layers on the stream c z + d (one without spatial neuron), and c and d after it.
 
         See `resofire.nn.folded`.
         """
@@ -363,8 +363,8 @@ class SDTCM(nn.Module):
     def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
         """Count the parts of the block.
 
-        Bidirectional: two neurons, whose spikes one Linear of 2D inputs reads. The size α of spikes is part of the
-        weights behind them.
+        A bidirectional block has two temporal neurons and one Linear of 2D inputs. The size α of spikes costs nothing:
+        it is part of the weights that read them.
 
         Args:
             name: The block's name in its network.
@@ -387,11 +387,11 @@ class SDTCM(nn.Module):
             count_residual(f"{name}.token_shortcut", features, steps),
         ]
         if self.channel_neuron is not None:
-            seen = rate_of(rates, f"{name}.channel_neuron") * features
+            fired = rate_of(rates, f"{name}.channel_neuron") * features
             parts += [
                 Count(layer=f"{name}.channel_neuron", component="spatial neuron", times=steps, compare=features,
                       activations_read=NUMBER * features, activations_written=SPIKE * features),
-                count_synapses(self.channel_linear, f"{name}.channel_linear", "channel linear", seen, steps),
+                count_synapses(self.channel_linear, f"{name}.channel_linear", "channel linear", fired, steps),
                 count_residual(f"{name}.channel_shortcut", features, steps),
             ]  # fmt: skip
         return parts if self.prenorm else [*parts, *norm]
@@ -420,7 +420,7 @@ def _temporal_neuron(neuron: NeuronConfig | Callable[[int], nn.Module], features
             f"SDTCM: neuron must be settings such as PRFConfig() or a callable that makes a neuron of some features, "
             f"got {neuron!r}"
         )
-    made = make(features)
-    if not isinstance(made, nn.Module) or not (hasattr(made, "scan") and hasattr(made, "step")):
-        raise TypeError(f"SDTCM: neuron must make a module with scan and step, got {type(made).__name__}")
-    return made
+    module = make(features)
+    if not isinstance(module, nn.Module) or not (hasattr(module, "scan") and hasattr(module, "step")):
+        raise TypeError(f"SDTCM: neuron must make a module with scan and step, got {type(module).__name__}")
+    return module

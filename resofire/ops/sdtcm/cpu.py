@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..equation.cpu import backward_kernel, forward_kernel
-from ..equation.graph import Program, behind_norm
+from ..equation.graph import Program, with_norm
 from ..equation.operator import registered
 from ..moments.cpu import add_affine
 from ..neuron_scan import chunk_rows, padded, simd
@@ -82,22 +82,22 @@ class _Walk:
         share_out(walk, tasks, min(self.threads, len(tasks)))
 
 
-# Programs behind a norm, by the keys of those without.
-_behind_norm: dict[str, Program] = {}
+# Programs with a norm of their current, by the keys of those without.
+_with_norm: dict[str, Program] = {}
 
 
 def _program(block: Block) -> tuple[Program, str]:
-    """What the temporal neurons compute, norm included, and their name."""
+    """The program of the temporal neurons, with the norm of their current if there is one, and their name."""
     program, owner = registered(block.neuron)
     if block.gamma is None:
         return program, owner
-    if block.neuron not in _behind_norm:
-        _behind_norm[block.neuron] = behind_norm(program)
-    return _behind_norm[block.neuron], owner
+    if block.neuron not in _with_norm:
+        _with_norm[block.neuron] = with_norm(program)
+    return _with_norm[block.neuron], owner
 
 
 def _norm_rows(block: Block) -> Tensor:
-    """The coefficients of `behind_norm`, [4, N]; [0, N] without a norm."""
+    """The coefficients of `with_norm`, [4, N]; [0, N] without a norm."""
     if block.gamma is None or block.beta is None or block.mean is None or block.inverse is None:
         return block.u.new_empty((0, block.u.shape[2]))
     return torch.stack((block.inverse, -block.mean * block.inverse, block.gamma, block.beta))
