@@ -28,9 +28,9 @@ MEAN, LAST, EACH, LEAKY, WINDOW = range(5)
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active, fired, scores):
-    """Feed x, [streams, steps, inputs] values or [streams, steps, 1] tokens; all arguments behind it are written.
+    """Feed x, [streams, steps, inputs] values or [streams, steps, 1] tokens; all arguments after it are written.
 
-    Many positional arrays: to unpack them from named tuples would take longer than to run a step.
+    Arrays are positional because unpacking named tuples would take longer than a step.
 
     Args:
         layout: int64: sizes and indices.

@@ -67,7 +67,7 @@ def damages(folder):
     yield "x.npy", array.replace(b"{", b"[", 1), "header of an array is damaged"
     yield "x.npy", array[:500] + b"?" + array[501:], "another checksum"
     yield "manifest.json", b"[1]", "another form"
-    yield "manifest.json", b"[" * 100_000, "no JSON"
+    yield "manifest.json", b"[" * 100_000, "not JSON"
     for part, value in (("arrays", []), ("arrays", {"../x": {}}), ("facts", None), ("facts", {}), ("arrays", {})):
         yield "manifest.json", json.dumps(manifest | {part: value}).encode(), "its manifest"
     del manifest["sha256"]
