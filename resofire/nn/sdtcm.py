@@ -21,16 +21,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops import ATan, Surrogate, equation
+from ..ops import ATan, Surrogate
 from ..ops import sdtcm as block_operator
-from ..ops.checks import checks_finite, require_choice, require_count, require_floating, sequence_count
+from ..ops.checks import require_choice, require_count, require_floating
+from . import fused
 from .config import NeuronConfig
 from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_synapses, count_temporal, rate_of
 from .folded import Array, Layer, fold_method, norm_affine, to_array, weight_rows
 from .folded import spatial as fold_spatial
-from .lif import LIF
 from .linear import SpikeLinear
-from .neuron import Neuron, autocast_on, zero_state
+from .neuron import zero_state
 from .norm import BatchNorm
 from .prf import PRF, PRFConfig
 from .spatial import SpatialNeuron
@@ -41,8 +41,6 @@ BACKENDS = ("auto", "fused", "events", "reference")
 SPATIAL = ("neuron", "identity")
 # Shortest memory τ/Δ, in steps, of a PRF with a positional bias: faster ones are at rest too soon to encode the time.
 BIASED_MEMORY = 100
-# Where torch keeps the hooks of a module. Global module hooks are not called on the fused path.
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class SDTCM(nn.Module):
@@ -139,7 +137,7 @@ class SDTCM(nn.Module):
         self._require_stream("SDTCM", u, "B, T")
         reason = self.why_not_fused(u)
         if reason is None:
-            return self._fused(u, cu_seqlens)
+            return fused.run(self, u, cu_seqlens)
         if self.backend == "fused":
             raise RuntimeError(f"SDTCM: backend 'fused' cannot run this call: {reason}")
         return self._composed(u, cu_seqlens)[0]
@@ -176,43 +174,8 @@ class SDTCM(nn.Module):
         return zero_state(self.token_neuron, batch)
 
     def why_not_fused(self, u: Tensor) -> str | None:
-        """Why the block does not run as one operator for this stream; None: it does."""
-        if self.backend in ("events", "reference"):
-            return f"backend={self.backend!r} composes the block from its parts"
-        neurons, spatial = self._token_neurons(), self.channel_neuron
-        if spatial is None or self.channel_linear is None:
-            return "it has no spatial neuron"
-        for part in (self.norm, self.token_linear, spatial, self.channel_linear):
-            if type(part) not in (type(None), BatchNorm, SpikeLinear, SpatialNeuron):
-                return f"one of its parts is a {type(part).__name__}"
-            if part is not None and any(getattr(part, name) for name in HOOKS):
-                return f"there are hooks on its {type(part).__name__}"
-        if self.token_linear.bias is None or self.channel_linear.bias is None:
-            return "one of its Linears has no bias"
-        if isinstance(spatial.threshold, Tensor):
-            return "the threshold of its spatial neuron is a tensor"
-        for neuron in neurons:
-            kind = type(neuron)
-            if kind not in (PRF, LIF) and getattr(kind, "scan", None) is not Neuron.scan:
-                return f"its temporal neuron, a {kind.__name__}, has its own `scan`"
-            if getattr(neuron, "backend", "auto") not in ("auto", "scan"):
-                return f"its temporal neuron has backend={neuron.backend!r}"
-            if isinstance(neuron, PRF | LIF) and isinstance(neuron.threshold, Tensor):
-                return "the threshold of its temporal neuron is a tensor"
-        if spatial.surrogate.numba is None:
-            return f"surrogate {type(spatial.surrogate).__name__} has no `numba` form"
-        if autocast_on(u):
-            return "autocast is on, which works on the parts"
-        if checks_finite():
-            return "check_finite() is on, which looks at what goes into each part"
-        reason = block_operator.why_not(u)
-        if reason is not None:
-            return reason
-        equations = [each._equation(u) for each in neurons]
-        reason = next(filter(None, (equation.why_not_in_block(each, u) for each in equations)), None)
-        if reason is None and len({(equation.block_key(each, u), each.surrogate) for each in equations}) > 1:
-            return "its two temporal neurons differ in more than their numbers"
-        return reason
+        """Why the block does not run as one operator for this stream; None if it does."""
+        return fused.why_not(self, u)
 
     @torch.no_grad()
     def _init_positional_bias(self, positional_bias: float) -> None:
@@ -236,59 +199,6 @@ class SDTCM(nn.Module):
 
     def _token_neurons(self) -> list[Any]:
         return [neuron for neuron in (self.token_neuron, self.token_neuron_reverse) if neuron is not None]
-
-    def _fused(self, u: Tensor, cu_seqlens: Tensor | None) -> Tensor:
-        """Run the block as one operator; computes the same as `_composed`."""
-        sequence_count("SDTCM", u, cu_seqlens)
-        if u.dtype != self.token_linear.weight.dtype:
-            expected, got = (str(each.dtype).removeprefix("torch.") for each in (self.token_linear.weight, u))
-            raise TypeError(f"SDTCM: u must be {expected} like the weights, got {got}")
-        neurons, spatial, channel_linear = self._token_neurons(), self.channel_neuron, self.channel_linear
-        # See why_not_fused.
-        assert spatial is not None
-        assert channel_linear is not None
-        gamma = beta = mean = inverse = keep = None
-        if self.norm is not None and self.prenorm:
-            gamma, beta = self.norm.weight, self.norm.bias
-            mean, inverse = self.norm.statistics(u, cu_seqlens)
-        dropping = self.training and self.dropout > 0
-        if dropping:
-            keep = torch.stack([self._dropout_mask(u).flatten() for _ in range(2)]).ne(0).to(torch.uint8)
-        equations = [each._equation(u) for each in neurons]
-        pairs = zip(*(each.coefficients for each in equations), strict=True)
-        surrogate = equations[0].surrogate
-        out, rates = block_operator.run(
-            block_operator.Block(
-                u=u,
-                coefficients=torch.stack([each.rows(self.features) for each in equations]),
-                gamma=gamma,
-                beta=beta,
-                token_weight=self.token_linear.weight,
-                token_bias=self.token_linear.bias,
-                channel_weight=channel_linear.weight,
-                channel_bias=channel_linear.bias,
-                token_amplitude=None if self.log_amplitude is None else self.log_amplitude.exp(),
-                channel_amplitude=None if spatial.log_amplitude is None else spatial.log_amplitude.exp(),
-                mean=mean,
-                inverse=inverse,
-                keep=keep,
-                cu_seqlens=cu_seqlens,
-                training=self.norm is not None and self.norm.training,
-                keep_scale=1 / (1 - self.dropout) if dropping else 1.0,
-                neuron=equation.block_key(equations[0], u),
-                trained=[any(value.requires_grad for value in pair) for pair in pairs],
-                token_surrogate=surrogate.name,
-                token_numbers=surrogate.numbers,
-                threshold=spatial.threshold,
-                channel_surrogate=spatial.surrogate.name,
-                channel_numbers=spatial.surrogate.numbers,
-                group="" if self.norm is None else self.norm.group,
-                gradient_dtype=self.gradient_dtype,
-            )
-        )
-        for i, each in enumerate((*neurons, spatial)):
-            each._report_rate(rates[i], u.numel())
-        return self.norm(out) if self.norm is not None and not self.prenorm else out
 
     def _composed(self, u: Tensor, cu_seqlens: Tensor | None, state: Any = None) -> tuple[Tensor, Any]:
         """Run the block part by part: the definition."""
