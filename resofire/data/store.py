@@ -195,15 +195,15 @@ def _manifest(file: Path) -> dict[str, Any]:
         raise _Damaged("its manifest is not JSON") from None
     parts = [manifest.get(part) for part in ("settings", "facts", "arrays")] if isinstance(manifest, dict) else [None]
     if not all(isinstance(part, dict) for part in parts):
-        raise _Damaged("its manifest has another form")
+        raise _Damaged("its manifest is malformed")
     for name, entry in manifest["arrays"].items():
         if not re.fullmatch(r"[\w-]+", name) or not isinstance(entry, dict) or "bytes" not in entry:
-            raise _Damaged("its manifest has another form")
+            raise _Damaged("its manifest is malformed")
         # Earlier versions wrote neither types nor the checksum of the manifest.
         if "sha256" not in manifest and "dtype" in entry:
             raise _Damaged("its manifest has no checksum")
     if "sha256" in manifest and manifest["sha256"] != _digest(manifest):
-        raise _Damaged("its manifest has another checksum")
+        raise _Damaged("its manifest does not match its checksum")
     return manifest
 
 
@@ -227,9 +227,9 @@ def _array(file: Path, entry: dict[str, Any]) -> np.ndarray:
     if size != entry["bytes"] or math.prod(shape) * dtype.itemsize != size - start:
         raise _Damaged(f"{file.name} has {size} bytes")
     if "dtype" in entry and (dtype.str, list(shape)) != (entry["dtype"], entry["shape"]):
-        raise _Damaged(f"{file.name} has another header")
+        raise _Damaged(f"{file.name} has a header that does not match the manifest")
     if size <= SMALL and checksum(file) != entry.get("sha256"):
-        raise _Damaged(f"{file.name} has another checksum")
+        raise _Damaged(f"{file.name} does not match its checksum")
     # An empty array cannot be mapped.
     array: np.ndarray = np.load(file, mmap_mode="r" if math.prod(shape) else None)
     return array

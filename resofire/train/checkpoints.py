@@ -80,7 +80,7 @@ def newest(run: Path) -> Checkpoint | None:
 
 
 def fault(state: dict[str, Any], model: nn.Module, *, averaged: bool, steps: int) -> str | None:
-    """Why a run cannot continue from a checkpoint, for example one of another config; None if it can."""
+    """Why a run cannot continue from a checkpoint, for example because it belongs to another config; None if it can."""
     for name, kind in PARTS.items():
         if not isinstance(state.get(name), kind) or isinstance(state[name], bool):
             return f"{name} is {type(state[name]).__name__}" if name in state else f"{name} is missing"
