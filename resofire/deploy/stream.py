@@ -259,8 +259,8 @@ def _pack(folded: Folded) -> _Network:
         if neurons.equation is not None:
             code = machine.encode(neurons.equation, packer.add)
             place(layout[k.FIRST + k.LAYER * number :], {
-                k.THRESHOLD: packer.add(neurons.equation.gain), k.RESET: len(neurons.equation.program.states),
-                k.RE: len(layout) + len(codes), k.IM: len(code.instructions),
+                k.GAIN: packer.add(neurons.equation.gain), k.STATES: len(neurons.equation.program.states),
+                k.CODE: len(layout) + len(codes), k.CODE_LENGTH: len(code.instructions),
             })  # fmt: skip
             codes += code.instructions
             registers = max(registers, code.registers * neurons.count)
