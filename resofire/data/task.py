@@ -112,10 +112,9 @@ class Split:
         Yields:
             The batches, or this rank's shares of them.
         """
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"batches: size must be a positive integer, got {size!r}")
-        if isinstance(world, bool) or not isinstance(world, int) or world < 1:
-            raise ValueError(f"batches: world must be a positive integer, got {world!r}")
+        for name, value in (("size", size), ("world", world)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"batches: {name} must be a positive integer, got {value!r}")
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < world:
             raise ValueError(f"batches: rank must be an integer from 0 to world - 1 = {world - 1}, got {rank!r}")
         order = np.arange(len(self)) if seed is None else shuffled(len(self), seed, epoch)
