@@ -1,4 +1,4 @@
-"""Modules of the user: `--import MODULE`, and `resofire train MODULE:FUNCTION`."""
+"""Import the user's modules: `--import MODULE`, and `resofire train MODULE:FUNCTION`."""
 
 import importlib
 import os
@@ -54,7 +54,7 @@ def import_flags() -> str:
 
 
 def call(target: str, owner: str = "train:") -> Any:
-    """The result of a function without arguments, given as "package.module:function".
+    """Call a function without arguments, named as "package.module:function", and return its result.
 
     Raises:
         UsageError: There is no such function, or it fails.
@@ -76,7 +76,7 @@ def _described(error: Exception) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, SyntaxError):
         return text
-    # The frames of the import machinery are no place to look for a bug.
+    # Frames of the import machinery do not show the bug.
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     frames = [frame for frame in frames if frame.filename not in (__file__, importlib.__file__)]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -13,7 +13,7 @@ from .usage import UsageError, hint
 def choose_neurons(config: Any, arguments: Sequence[str]) -> tuple[Any, list[str]]:
     """Set the neurons of a RunConfig that flags choose; all other flags then change the fields of the chosen ones.
 
-    A neuron of the class that the config has already keeps its settings. A neuron inside another one is chosen
+    If the config already has a neuron of that class, its settings are kept. A neuron inside another one is chosen
     likewise: --model.neuron recurrent --model.neuron.neuron alif.
 
     Returns:
@@ -36,7 +36,7 @@ def choose_neurons(config: Any, arguments: Sequence[str]) -> tuple[Any, list[str
         if chosen is not type(present):
             config = _with(config, path, _defaults(chosen))
         del rest[at : at + (1 if equals else 2)]
-        # The new neuron may hold one that an earlier flag chooses.
+        # The new neuron may contain one that an earlier flag chooses.
         at = 0
     return config, rest
 

@@ -26,9 +26,11 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 class LiveLine:
-    """One line on standard error that is redrawn in place and disappears; without a terminal, a line now and then.
+    """A line on standard error that is redrawn in place and removed at the end; without a terminal, plain lines.
 
-    `seconds` is the least time between two lines, in a terminal and elsewhere.
+    Args:
+        silent: Show no lines except notes.
+        seconds: Least time between two lines, in a terminal and elsewhere.
     """
 
     def __init__(self, silent: bool = False, seconds: tuple[float, float] = (0.1, 1.0)) -> None:
@@ -61,7 +63,7 @@ class LiveLine:
         self._next = self._clock() + self._interval
 
     def note(self, line: str) -> None:
-        """A line that stays, above the live one; also if silent."""
+        """Print a permanent line above the live one; also if silent."""
         if self._live is None:
             print(line, file=sys.stderr, flush=True)
         else:

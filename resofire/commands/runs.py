@@ -1,5 +1,6 @@
-"""Shared by the commands about a trained network: open its run, its weights and its data."""
+"""Shared by the commands about a trained network: open its run, its weights, its data and their metadata."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,9 +79,10 @@ def open_task(folder: Path, data_dir: Path | None) -> Any:
 
 
 def open_files(run: Run, path: str, changes: Any) -> Any:
-    """The user's files as test data of a run, read with the settings of its own data, changed, and with its classes."""
-    import dataclasses
+    """Open the user's files as test data of a run.
 
+    They are read with the settings of the run's own data, updated by `changes`, and numbered by its class names.
+    """
     from .. import data, train
     from ..data.own import READING
 
@@ -115,17 +117,17 @@ def open_samples(folder: Path) -> Any:
         return train.load_samples(folder)
 
 
-class Known(NamedTuple):
+class Metadata(NamedTuple):
     """Metadata of a run's data."""
 
     class_names: tuple[str, ...] | None = None
-    ranges: Any = None  # low and high [inputs], arrays; None if unknown
+    ranges: Any = None  # array [2, inputs], lowest and highest values; None if unknown
     rate: int | None = None  # samples a second of sound
     frame: int = 1  # consecutive steps of the data in a step of the network
 
 
-def what_is_known(folder: Path, classes: int, inputs: int | None) -> Known:
-    """Names of classes, range of inputs, rate and frame, as recorded with the run or in its samples."""
+def read_metadata(folder: Path, classes: int, inputs: int | None) -> Metadata:
+    """Read the metadata from a run's record, else its samples; entries that do not fit the network are ignored."""
     import numpy as np
 
     from .. import train
@@ -135,29 +137,29 @@ def what_is_known(folder: Path, classes: int, inputs: int | None) -> Known:
     try:
         record = train.read(folder)
     except train.RunError:
-        return Known()  # a file of weights outside of a run
+        return Metadata()  # a file of weights outside of a run
     names, ranges, samples = record.get("class_names"), record.get("input_range"), open_samples(folder)
     if samples is not None:
         names, ranges = names or samples.class_names, ranges or input_range(samples)
     if not isinstance(names, list | tuple) or len(names) != classes or not all(isinstance(each, str) for each in names):
         names = None
     try:
-        ends = None if ranges is None else np.asarray(ranges, np.float64).T
+        low_high = None if ranges is None else np.asarray(ranges, np.float64).T
     except (ValueError, TypeError):
-        ends = None
-    if ends is not None and (ends.shape != (2, inputs) or not np.isfinite(ends).all()):
-        ends = None
+        low_high = None
+    if low_high is not None and (low_high.shape != (2, inputs) or not np.isfinite(low_high).all()):
+        low_high = None
     settings = (record.get("source") or {}).get("settings", {})
     rate, frame = settings.get("rate"), settings.get("frame", 1)
     if record["config"].get("task") == "speech":
         rate = speech.RATE
     if type(frame) is not int or frame < 1 or inputs is None or inputs % frame:
         frame = 1
-    return Known(named_classes(names), ends, rate, frame)
+    return Metadata(named_classes(names), low_high, rate, frame)
 
 
 def named_classes(names: Any) -> tuple[str, ...] | None:
-    """The names of classes, unless they are only their numbers."""
+    """The class names; None if they are only the numbers of the classes."""
     return None if names is None or list(names) == [str(k) for k in range(len(names))] else tuple(names)
 
 
@@ -166,9 +168,9 @@ def sequences(split: Any, count: int | None, *, first: int = 0, shuffle: bool = 
 
     Args:
         split: A data.Split.
-        count: How many; None for all from `first` on.
+        count: Number of sequences; None for all from `first` on.
         first: The position in the shuffled order to begin at.
-        shuffle: False takes them as they are stored; `open_samples` has them in that order already.
+        shuffle: False keeps the stored order; those of `open_samples` are stored in shuffled order already.
     """
     import numpy as np
 

@@ -13,7 +13,7 @@ import tyro
 
 from .output import LiveLine
 from .parsing import Folder, Model, Readout, Switch
-from .runs import Known, find_run, open_model, open_samples, open_task, what_is_known
+from .runs import Metadata, find_run, open_model, open_samples, open_task, read_metadata
 from .usage import UsageError, require_positive
 
 
@@ -41,15 +41,15 @@ class Stream:
 
         require_positive("stream: --chunk", self.chunk)
         try:
-            folded, names, known = self._network()
+            folded, names, metadata = self._network()
             if self.readout is not None:
                 folded = folded.with_readout(self.readout)
             stream = deploy.Stream(folded)
         except (TypeError, ValueError) as error:
             raise UsageError(f"stream: {str(error).removeprefix('stream: ')}") from None
-        line, scores, ranges = LiveLine(self.json), None, known.ranges
+        line, scores, ranges = LiveLine(self.json), None, metadata.ranges
         try:
-            for chunk in framed(self._chunks(folded, known), known.frame):
+            for chunk in framed(self._chunks(folded, metadata), metadata.frame):
                 _require_usable(chunk, folded)
                 outside = None if ranges is None else _outside(chunk[0], ranges)
                 if outside is not None:
@@ -71,25 +71,25 @@ class Stream:
         print(json.dumps(result, indent=2) if self.json else _text(result))
         return 0
 
-    def _network(self) -> tuple[Any, list[str], Known]:
+    def _network(self) -> tuple[Any, list[str], Metadata]:
         """The folded network, a name for each layer of neurons, and what its run knows about the data."""
         from .. import deploy, models
         from ..nn import Neuron, SpatialNeuron
 
         if deploy.holds_folded(models.find(self.model)):
             folded = deploy.load(self.model)
-            return folded, [f"layers.{number}" for number in range(len(folded.layers))], Known()
+            return folded, [f"layers.{number}" for number in range(len(folded.layers))], Metadata()
         model = open_model(self.model)
         names = [name for name, part in model.named_modules() if isinstance(part, Neuron | SpatialNeuron)]
         folded = deploy.fold(model)
-        known = what_is_known(find_run(self.model), len(folded.bias), None if folded.tokens else len(folded.table))
-        return dataclasses.replace(folded, class_names=folded.class_names or known.class_names), names, known
+        metadata = read_metadata(find_run(self.model), len(folded.bias), None if folded.tokens else len(folded.table))
+        return dataclasses.replace(folded, class_names=folded.class_names or metadata.class_names), names, metadata
 
-    def _chunks(self, folded: Any, known: Known) -> Iterator[Any]:
+    def _chunks(self, folded: Any, metadata: Metadata) -> Iterator[Any]:
         """The input, not yet framed: values [1, steps, channels] or tokens [1, steps]."""
         import numpy as np
 
-        width = 1 if folded.tokens else len(folded.table) // known.frame
+        width = 1 if folded.tokens else len(folded.table) // metadata.frame
 
         if self.text:
             with self._opened() as lines:
@@ -99,7 +99,7 @@ class Stream:
             return
         ending = Path(self.file or "").suffix.lower()
         if ending in (".wav", ".npy"):
-            values = self._wav(folded, known, width) if ending == ".wav" else self._npy(folded, width)
+            values = self._wav(folded, metadata, width) if ending == ".wav" else self._npy(folded, width)
             for at in range(0, len(values), self.chunk):
                 yield np.array(values[None, at : at + self.chunk])
             return
@@ -129,7 +129,7 @@ class Stream:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise UsageError(f"stream: {name or 'standard input'} cannot be read: {reason}") from None
 
-    def _wav(self, folded: Any, known: Known, width: int) -> Any:
+    def _wav(self, folded: Any, metadata: Metadata, width: int) -> Any:
         """The samples of a wav, [T, width]."""
         from ..data import DataError
         from ..data.own.binary import read_wav
@@ -145,8 +145,8 @@ class Stream:
             channels = f"{values.shape[1]} channel{'s' if values.shape[1] > 1 else ''}"
             takes = "tokens" if folded.tokens else f"{width} values at a step"
             raise UsageError(f"stream: {file} is a wav of {channels}, but {self.model} takes {takes}")
-        if known.rate not in (None, rate):
-            raise UsageError(f"stream: {file} must have {known.rate} samples a second, as in training, got {rate}")
+        if metadata.rate not in (None, rate):
+            raise UsageError(f"stream: {file} must have {metadata.rate} samples a second, as in training, got {rate}")
         return values
 
     def _npy(self, folded: Any, width: int) -> Any:

@@ -1,4 +1,4 @@
-"""resofire train."""
+"""resofire train: from a recipe or the user's function, or resume a run."""
 
 import contextlib
 import dataclasses
@@ -19,6 +19,7 @@ from .parsing import FOOTER, Count, Folder, flag_names, parse
 from .runs import load_task, open_task, read_config
 from .usage import UsageError, hint, require_positive
 
+# The flags that --resume allows.
 WITH_RESUME = ("--resume", "--data-dir", "--devices")
 
 
@@ -26,7 +27,7 @@ WITH_RESUME = ("--resume", "--data-dir", "--devices")
 class Train:
     """Train from a recipe or your own function, or resume a run."""
 
-    # A RunConfig; its type is not named here because that would import torch for every command.
+    # A RunConfig. Naming the type would import torch for every command.
     config: Annotated[Any, tyro.conf.arg(name="")] = None
     out: Folder = None
     """Folder of the run. Default: a new one under runs/."""
@@ -63,19 +64,19 @@ class Train:
 
 
 def train_in_folder(config: Any, task: Any, out: Path | None, devices: int = 1) -> Any:
-    """Train in a folder, by default a new one under runs/; a run that cannot begin leaves nothing behind."""
+    """Train in a folder, by default a new one under runs/; remove it again if the run cannot begin."""
     from .. import train
     from ..train.processes import rank
 
     base = Path("runs") / config.name
     if out is not None or rank() > 0:
-        # Only the first process writes; the others need no folder of their own.
+        # Only the first process writes; the others create no folder.
         return train.train(config, task, out or base, devices=devices)
     folder = train.new_folder(base)
     try:
         return train.train(config, task, folder, devices=devices)
     except Exception:
-        # Unless the run has begun, neither the folder nor an empty runs/ stays.
+        # Both only succeed on an empty folder, that is, if the run has not begun.
         with contextlib.suppress(OSError):
             folder.rmdir()
             folder.parent.rmdir()
@@ -83,14 +84,14 @@ def train_in_folder(config: Any, task: Any, out: Path | None, devices: int = 1) 
 
 
 def parse_train(arguments: list[str]) -> Train:
-    """A recipe or a function provides all defaults, so it comes before any flag."""
+    """Parse the arguments. A recipe or function provides the defaults of all flags, so it must come first."""
     first, *flags = arguments or [""]
     if "--resume" in flag_names(arguments):
         return _parse_resume(arguments)
     if first in ("-h", "--help"):
         print(_help())
         raise SystemExit(0)
-    config, task = _run_of(first)
+    config, task = _config_and_task(first)
     config, flags = choose_neurons(config, flags)
     program = f"resofire train {first}"
     command = parse(Train, flags, program, Train(config))
@@ -101,10 +102,10 @@ def parse_train(arguments: list[str]) -> Train:
     return dataclasses.replace(command, task=task)
 
 
-def _run_of(name: str) -> tuple[Any, Any]:
+def _config_and_task(name: str) -> tuple[Any, Any]:
     """The RunConfig of a recipe or a function, and the Task if the function returns one."""
     if ":" in name and not name.startswith("-"):
-        return _returned(name, call(name))
+        return _require_run(name, call(name))
     recipes = all_recipes(name)
     if name in recipes:
         return recipes[name](), None
@@ -123,7 +124,8 @@ def all_recipes(name: str = "") -> dict[str, Any]:
     return dict(RECIPES)
 
 
-def _returned(name: str, value: Any) -> tuple[Any, Any]:
+def _require_run(name: str, value: Any) -> tuple[Any, Any]:
+    """Check what a user's function returned: a RunConfig, or a RunConfig and a Task."""
     from ..data import Task
     from ..train import RunConfig
 

@@ -11,7 +11,7 @@ from .samples import Reading, Samples
 from .task import SPLITS, DataError, Split, Task, shuffled
 
 SEED = 0
-# Of fewer sequences none are held out unless asked for: training needs them more, and few select nothing.
+# With fewer sequences, none are held out by default: a small validation split selects nothing, and training needs them.
 VALIDATED = 1_000
 
 

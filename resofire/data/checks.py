@@ -1,4 +1,4 @@
-"""Checks of a task whose arrays come from a file that anybody may have changed."""
+"""Checks of a task whose arrays come from an untrusted file."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from .task import IGNORED, SPLITS, DataError, Split, Task
 
 
 def require_sound(task: Task) -> None:
-    """Check that all arrays of a task, which are read, fit each other and its description; raises DataError."""
+    """Check that the arrays of a task fit each other and its description; reads all of them. Raises DataError."""
     _require(task.kind in ("values", "tokens"), f"kind must be values or tokens, got {task.kind!r}")
     size = "inputs" if task.kind == "values" else "vocabulary"
     for name in ("classes", size):

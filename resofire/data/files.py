@@ -67,10 +67,10 @@ class RawFiles:
 def prepared_from(
     name: str, raw: RawFiles, folder: Folder, settings: dict[str, Any], make: Callable[[dict[str, Path]], Prepared]
 ) -> Prepared:
-    """Open or make a prepared data set, as `store.prepared`; it is made again when its raw files change.
+    """Open a prepared data set, or make it, as `store.prepared`; it is remade when its raw files change.
 
-    If none of the files is present but the set was prepared before, that is opened and nothing is downloaded. `make`
-    gets the paths of the files. The returned facts include their checksums.
+    If no raw file is present but the set was prepared before, the prepared set is opened and nothing is downloaded.
+    `make` is called with the paths of the raw files. The returned facts include their checksums.
     """
     present = {key: find(raw, key, folder) for key in raw.files}
     cached = None if any(present.values()) else earlier(name, settings)
@@ -93,7 +93,7 @@ def data_dir(folder: Folder) -> Path | None:
     """The user's data folder: the argument, else RESOFIRE_DATA, else None.
 
     Raises:
-        DataError: If it is no readable folder.
+        DataError: If it is not a readable folder.
     """
     chosen = folder or os.environ.get("RESOFIRE_DATA")
     if not chosen:

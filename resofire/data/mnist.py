@@ -25,7 +25,7 @@ SIZES = {"train": 60_000, "t10k": 10_000}
 VALIDATION = 5_000
 SIDE, PIXELS, CLASSES = 28, 784, 10
 IMAGES, LABELS = 0x0803, 0x0801
-# Bytes beyond the known size of a file that are read, to tell what the header of another file says.
+# Bytes read beyond the known size, so that an error can quote the header of a wrong file.
 SLACK = 1 << 20
 
 
@@ -59,7 +59,7 @@ FASHION = _raw(
         "t10k-labels": (5_148, "sha256:67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
     },
 )
-# How the training labels begin: the files of both sets have the same names and sizes.
+# First training labels, which tell the sets apart: their files have the same names and sizes.
 FIRST = {"mnist": (5, 0, 4, 1, 9, 2, 1, 3, 1, 4), "fashion": (9, 0, 0, 3, 0, 2, 7, 2, 5, 5)}
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -75,7 +75,7 @@ def smnist(
 
     Args:
         data_dir: Folder with the raw files.
-        shift: Augmentation of training images, as are `turn`, `stretch` and `bend`: see `Warps`.
+        shift: Augmentation of training images, see `Warps`; likewise the other three.
         turn: See `Warps`.
         stretch: See `Warps`.
         bend: See `Warps`.

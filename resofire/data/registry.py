@@ -1,4 +1,4 @@
-"""The registry of data sets. A user's package registers its own exactly as the files in this folder do:
+"""The registry of data sets. Your own package registers its data sets as the files in this folder do:
 
 @data.dataset("vibration", about="bearing faults at 12 kHz")
 def vibration(data_dir=None, *, window=1024) -> data.Task: ...
@@ -41,7 +41,7 @@ def register(name: str, function: Callable[..., Task], about: str = "", **preset
     if not isinstance(name, str) or not name or name != name.strip() or ":" in name:
         raise ValueError(f"data: name must be a word without a colon, got {name!r}")
     taken = _ENTRIES.get(name)
-    # The same function again is a reloaded module, as in a notebook.
+    # The same function is registered again when its module is reloaded, as in a notebook.
     if taken is not None and _path(taken.function) != _path(function):
         raise ValueError(f"data: name must be new, got {name!r}, which {_path(taken.function)} has")
     _ENTRIES[name] = _Entry(function, about, preset)

@@ -27,7 +27,7 @@ Arrays = dict[str, np.ndarray]
 Prepared = tuple[Arrays, dict[str, Any]]
 # Bytes: a larger array is made in a temporary file, not in memory.
 IN_MEMORY = 1 << 30
-# Bytes: arrays up to this size, such as labels and bounds, are compared with their checksums when they are opened.
+# Bytes: arrays up to this size, such as labels and bounds, are verified by their checksums when they are opened.
 SMALL = 1 << 22
 # Bytes of the header of an .npy file.
 LONGEST_HEADER = 1 << 14
@@ -47,7 +47,7 @@ def prepared(name: str, settings: dict[str, Any], make: Callable[[], Prepared]) 
 
     Args:
         name: Name of the set.
-        settings: All that the result depends on: pipeline version, seed, identity of the raw files. JSON types.
+        settings: Everything the result depends on: pipeline version, seed, identity of the raw files. JSON types.
         make: Returns the arrays and a dictionary of facts about them.
 
     Returns:
@@ -105,7 +105,7 @@ def empty_bytes(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def array_from(raw: bytes) -> np.ndarray:
-    """The array in the bytes of an .npy file, without memory for anything that they do not hold.
+    """The array in the bytes of an .npy file; allocates nothing that a damaged header only claims.
 
     Raises:
         ValueError: If they are not one array of plain values.
@@ -122,7 +122,7 @@ def array_from(raw: bytes) -> np.ndarray:
 
 
 def _header(raw: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, Fortran order, type and place of the array in an .npy file that begins like this."""
+    """Shape, Fortran order, dtype and offset of the array in an .npy file, from its first bytes."""
     stream = io.BytesIO(raw)
     try:
         version = np.lib.format.read_magic(stream)
@@ -183,7 +183,7 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
         raise FileNotFoundError from None
     except FileNotFoundError:
         raise
-    # No reason to make it again: it may be complete, and in use.
+    # Not damage, so it is not prepared again: it may be complete and in use.
     except OSError as error:
         raise DataError(f"{folder} cannot be read: {error.strerror}") from None
 
@@ -192,29 +192,29 @@ def _manifest(file: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read_bytes())
     except (ValueError, RecursionError):
-        raise _Damaged("its manifest is no JSON") from None
+        raise _Damaged("its manifest is not JSON") from None
     parts = [manifest.get(part) for part in ("settings", "facts", "arrays")] if isinstance(manifest, dict) else [None]
     if not all(isinstance(part, dict) for part in parts):
-        raise _Damaged("its manifest has another form")
+        raise _Damaged("its manifest is malformed")
     for name, entry in manifest["arrays"].items():
         if not re.fullmatch(r"[\w-]+", name) or not isinstance(entry, dict) or "bytes" not in entry:
-            raise _Damaged("its manifest has another form")
+            raise _Damaged("its manifest is malformed")
         # Earlier versions wrote neither types nor the checksum of the manifest.
         if "sha256" not in manifest and "dtype" in entry:
             raise _Damaged("its manifest has no checksum")
     if "sha256" in manifest and manifest["sha256"] != _digest(manifest):
-        raise _Damaged("its manifest has another checksum")
+        raise _Damaged("its manifest does not match its checksum")
     return manifest
 
 
 def _digest(manifest: dict[str, Any]) -> str:
-    """The checksum of all else in a manifest."""
+    """The checksum of a manifest without its own entry."""
     rest = {name: value for name, value in manifest.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _array(file: Path, entry: dict[str, Any]) -> np.ndarray:
-    """An array, memory-mapped, after its size, its header and, if it is small, its checksum were compared."""
+    """Open an array memory-mapped; check its size, its header and, if it is small, its checksum."""
     try:
         with file.open("rb") as stream:
             size, head = os.fstat(stream.fileno()).st_size, stream.read(LONGEST_HEADER)
@@ -227,9 +227,9 @@ def _array(file: Path, entry: dict[str, Any]) -> np.ndarray:
     if size != entry["bytes"] or math.prod(shape) * dtype.itemsize != size - start:
         raise _Damaged(f"{file.name} has {size} bytes")
     if "dtype" in entry and (dtype.str, list(shape)) != (entry["dtype"], entry["shape"]):
-        raise _Damaged(f"{file.name} has another header")
+        raise _Damaged(f"{file.name} has a header that does not match the manifest")
     if size <= SMALL and checksum(file) != entry.get("sha256"):
-        raise _Damaged(f"{file.name} has another checksum")
+        raise _Damaged(f"{file.name} does not match its checksum")
     # An empty array cannot be mapped.
     array: np.ndarray = np.load(file, mmap_mode="r" if math.prod(shape) else None)
     return array
@@ -257,7 +257,7 @@ def write_errors(place: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process, however it ends. Creates the folder of the lock file."""
+    """Hold a file lock, which the system releases if the process is killed. Creates the folder of the lock file."""
     with write_errors(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(file)

@@ -1,4 +1,4 @@
-"""Tasks: what a data set is to the rest of the library, and the splits that yield its batches.
+"""Tasks: a data set as the rest of the library sees it, and the splits that yield its batches.
 
     values    [B, T, C] float32, stored as they came (usually bytes) and scaled when a batch is made
     tokens    [B, T] int64
@@ -20,7 +20,7 @@ from torch import Tensor
 from .warps import Warps
 
 SPLITS = ("train", "validation", "test")
-# A label to leave out, as in F.cross_entropy.
+# Label of a time step without a label, as in F.cross_entropy.
 IGNORED = -100
 
 
@@ -36,7 +36,7 @@ class DataError(ValueError):
 
 
 class Batch(NamedTuple):
-    """One step's data, as a model is called with it: `model(x, cu_seqlens=cu_seqlens)`."""
+    """The data of one step; the model is called as `model(x, cu_seqlens=cu_seqlens)`."""
 
     x: Tensor
     labels: Tensor  # [B]; with labels per step [B, T], or [1, S] when packed
@@ -112,25 +112,24 @@ class Split:
         Yields:
             The batches, or this rank's shares of them.
         """
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"batches: size must be a positive integer, got {size!r}")
-        if isinstance(world, bool) or not isinstance(world, int) or world < 1:
-            raise ValueError(f"batches: world must be a positive integer, got {world!r}")
+        for name, value in (("size", size), ("world", world)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"batches: {name} must be a positive integer, got {value!r}")
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < world:
             raise ValueError(f"batches: rank must be an integer from 0 to world - 1 = {world - 1}, got {rank!r}")
         order = np.arange(len(self)) if seed is None else shuffled(len(self), seed, epoch)
         end = len(order) if last else len(order) - len(order) % size
-        by = self.warps.draw(len(self), seed, epoch) if self.warps is not None and seed is not None else None
+        warps = self.warps.draw(len(self), seed, epoch) if self.warps is not None and seed is not None else None
         for first in range(start * size, end, size):
             chosen = self._share(order[first : first + size], rank, world)
-            yield self.batch(chosen, None if by is None else by[chosen])
+            yield self.batch(chosen, None if warps is None else warps[chosen])
 
     def _share(self, chosen: np.ndarray, rank: int, world: int) -> np.ndarray:
         """One of `world` shares: equal in number or, packed, about equal in time steps."""
         if self.bounds is None or world == 1:
             return np.array_split(chosen, world)[rank]
-        each = 2 if self.pairs else 1
-        steps = (self.bounds[each * (chosen + 1)] - self.bounds[each * chosen]).astype(np.int64)
+        per_sample = 2 if self.pairs else 1
+        steps = (self.bounds[per_sample * (chosen + 1)] - self.bounds[per_sample * chosen]).astype(np.int64)
         # Longest first, each to the share with the fewest steps; among shares without steps, to one without a sequence.
         shares = [(0, False, number) for number in range(world)]
         mine = []
@@ -221,7 +220,7 @@ def statistics(split: Split) -> tuple[np.ndarray, np.ndarray]:
     count, shift, total, squares = 0, None, np.zeros(1), np.zeros(1)
     for batch in split.batches(256):
         x = batch.x.flatten(0, -2).double().numpy()
-        # Sums of what is left without the first mean: no cancellation if the mean is large.
+        # Sums of x minus the mean of the first batch: they do not cancel if the mean is large.
         shift = x.mean(0) if shift is None else shift
         count, total, squares = count + len(x), total + (x - shift).sum(0), squares + ((x - shift) ** 2).sum(0)
     mean = total / max(1, count)
@@ -235,7 +234,7 @@ def value_range(split: Split) -> tuple[np.ndarray, np.ndarray] | None:
     """
     if split.kind == "tokens" or type(split) is not Split or not split.stored.size:
         return None
-    # Of the stored numbers, which are bytes in a large data set: to make all batches would take minutes.
+    # Computed on the stored numbers, usually bytes: converting all batches would take minutes on a large data set.
     stored = split.stored.reshape(-1, split.stored.shape[-1])
     scale, shift = (np.asarray(each, np.float32) for each in (split.form.scale, split.form.shift))
     ends = np.stack([stored.min(0), stored.max(0)]).astype(np.float32) * scale + shift
@@ -246,7 +245,7 @@ def make_splits(
     arrays: Mapping[str, np.ndarray], kind: str, form: Form | None = None, *, pairs: bool = False,
     per_step: bool = False, warps: Warps | None = None,
 ) -> dict[str, Split]:  # fmt: skip
-    """Make the three splits of arrays named SPLIT_x, SPLIT_labels and, if packed, SPLIT_bounds; only training warps."""
+    """Make the three splits from arrays SPLIT_x, SPLIT_labels and, if packed, SPLIT_bounds; only train is warped."""
     return {
         split: Split(
             arrays[f"{split}_x"], arrays[f"{split}_labels"], kind=kind, form=form,
@@ -258,7 +257,7 @@ def make_splits(
 
 
 def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
-    """The order of an epoch, the same on any machine: numpy guarantees this generator's stream."""
+    """The order of an epoch, the same on every machine: numpy guarantees the stream of this generator."""
     return np.random.RandomState([seed % 2**32, epoch % 2**32]).permutation(count)
 
 

@@ -1,5 +1,5 @@
-"""Networks as files for other programs. A file is written only after its content ran and agreed with the network; only
-C is also written where there is no compiler to run it, and the report says so."""
+"""Networks as files for other programs. A file is written only after its content was run and agreed with the network.
+The exception is C without a compiler: it is written unverified, and the report says so."""
 
 import copy
 import os
@@ -33,7 +33,7 @@ def export(
         to: A name in `FORMATS`: nir, onnx, onnx-step, c, safetensors, or one of your own (`register`).
         out: The file. If it exists, it must be a regular file; for c a folder.
         samples: Sequences to verify it on (and for c to calibrate on): values [T, inputs] or tokens [T].
-        class_names: What the classes are called, if the network does not know it.
+        class_names: Names of the classes, used if the network has none.
         readout: mean, last, leaky:STEPS or window:STEPS instead of the network's own pool; see `Folded.with_readout`.
         options: For c `numbers`, "fixed" or "float"; for fixed point also those of `quantize` and `scales`, sequences
             to calibrate on. Other formats have none.
@@ -72,8 +72,8 @@ def export(
     if isinstance(model, Network):
         _check_fold(model, samples)
     try:
-        named = out.name.endswith(form.suffix) and bool(form.suffix)
-        name = out.name.removesuffix(form.suffix) if named else out.stem
+        has_suffix = out.name.endswith(form.suffix) and bool(form.suffix)
+        name = out.name.removesuffix(form.suffix) if has_suffix else out.stem
         network = form.prepare(folded, samples, name, **options)
         content = form.write(network)
         report = form.verify(network, content, samples)
@@ -128,7 +128,7 @@ def _checked_samples(folded: Folded, samples: list[Array]) -> list[Array]:
 
 
 def _check_target(out: Path, folder: bool) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Refuse a target that cannot be written, before any work is done."""
     if not out.absolute().parent.is_dir():
         raise ExportError(f"export: out must be {'' if folder else 'a file '}in a folder that exists, got {out}")
     try:

@@ -14,7 +14,7 @@ def fold(model: nn.Module, dtype: Any = None) -> Folded:
 
     Args:
         model: A network with a method `fold(floor) -> Folded`: a `Classifier`, a `Feedforward`, an `Encoder` (its
-            scores are then its features), or your own. It is taken as it is in evaluation and not changed.
+            scores are then its features), or your own. It is folded as in evaluation mode and not changed.
         dtype: float32 or float64; that of the weights if not given (half precision becomes float32).
 
     Returns:
@@ -22,7 +22,7 @@ def fold(model: nn.Module, dtype: Any = None) -> Folded:
 
     Raises:
         FoldError: A module has no `fold`; the message says which and where. It is a TypeError.
-        ValueError: The dtype is another one, or a number does not fit into it.
+        ValueError: The dtype is not one of these, or a number does not fit into it.
     """
     precision = _precision(model, dtype)
     try:
@@ -40,7 +40,7 @@ def fold(model: nn.Module, dtype: Any = None) -> Folded:
 
 
 def _located(model: nn.Module, error: FoldError) -> FoldError:
-    """The error with the place of its module in the model."""
+    """The error with the name of its module in the model."""
     place = next((name for name, module in model.named_modules() if module is error.module), "")
     foldable = [name for name, child in model.named_children() if callable(getattr(child, "fold", None))]
     hint = "" if place or not foldable else f"; fold its {foldable[0]} instead"

@@ -12,13 +12,14 @@ import numpy as np
 
 from . import kernels_equation
 
-# Integers of the network, then LAYER of them for each layer, then the instructions of equations, then for LEAKY and
-# WINDOW the STEPS of the pool. TABLE, HEAD, SIGN, … are indices into the other array. A layer of an EQUATION has its
-# gains at THRESHOLD, its number of states in RESET, and instructions of length IM from RE on.
+# The integers: those of the network, then LAYER of them for each layer, then the instructions of equations, then for
+# LEAKY and WINDOW the STEPS of the pool. TABLE, HEAD, SIGN, … are indices into the array of floats.
 TOKENS, INPUTS, ENTRY, WIDTH, CLASSES, POOL, LAYERS, TABLE, HEAD, BIAS = range(10)
 FIRST = 10
 KIND, COUNT, OUTPUTS, FRESH, RESET, SIGN, THRESHOLD, CURRENT, RE, IM, ROWS, KEEP, STATE = range(13)
 LAYER = 13
+# A layer of an EQUATION has other entries in four of these places: CODE is the index of its first instruction.
+GAIN, STATES, CODE, CODE_LENGTH = THRESHOLD, RESET, RE, IM
 # Of TOKENS: values whose origin lies before the table.
 CENTRED = 2
 PRF, LIF, SPATIAL, EQUATION = range(4)
@@ -28,9 +29,9 @@ MEAN, LAST, EACH, LEAKY, WINDOW = range(5)
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def walk(layout, numbers, x, potentials, totals, steps, counts, scratch, active, fired, scores):
-    """Feed x, [streams, steps, inputs] values or [streams, steps, 1] tokens; all arguments behind it are written.
+    """Feed x, [streams, steps, inputs] values or [streams, steps, 1] tokens; all arguments after it are written.
 
-    Many positional arrays: to unpack them from named tuples would take longer than to run a step.
+    Arrays are positional because unpacking named tuples would take longer than a step.
 
     Args:
         layout: int64: sizes and indices.
@@ -164,12 +165,13 @@ def _fire(layer, numbers, z, state, active):
 @numba.njit(cache=True, nogil=True)
 def _fire_equation(layout, layer, numbers, z, state, registers, active):
     """As `_fire`, for neurons of any equation."""
-    n, states, base = layer[COUNT], layer[RESET], layer[STATE]
+    n, states, base = layer[COUNT], layer[STATES], layer[STATE]
     sign, current = numbers[layer[SIGN] : layer[SIGN] + n], numbers[layer[CURRENT] : layer[CURRENT] + n]
-    gain = numbers[layer[THRESHOLD] : layer[THRESHOLD] + n]
+    gain = numbers[layer[GAIN] : layer[GAIN] + n]
     for i in range(n):
         registers[i] = gain[i] * (sign[i] * z[i]) + current[i]
-    kernels_equation.run(layout[layer[RE] : layer[RE] + layer[IM]], n, registers, numbers, state, base)
+    code = layout[layer[CODE] : layer[CODE] + layer[CODE_LENGTH]]
+    kernels_equation.run(code, n, registers, numbers, state, base)
     for k in range(states):
         at = base + (k >> 1) * n
         state[k & 1, at : at + n] = registers[(1 + k) * n : (2 + k) * n]

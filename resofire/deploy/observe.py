@@ -8,7 +8,7 @@ import numpy as np
 from ..nn.folded import Array, Folded, Neurons
 from .reference import centred, trajectory
 
-# Values this close to a grid, as a share of its pitch, lie on it but for rounding.
+# Values closer to a grid than this share of its pitch count as lying on it.
 GRID = 1e-4
 
 
@@ -31,7 +31,7 @@ class Observed:
 
 
 def observe(folded: Folded, samples: Sequence[Array], input_bits: int) -> Observed:
-    """Run all samples in float64."""
+    """Run all samples in float64 and record ranges and rates."""
     folded = folded.astype(np.float64)
     origin, pitch = _grid(np.concatenate([np.asarray(x) for x in samples]), folded.tokens, input_bits)
     z_most = [np.zeros(folded.table.shape[1]), *(np.zeros(layer.rows.shape[1]) for layer in folded.layers)]

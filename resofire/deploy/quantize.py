@@ -57,7 +57,7 @@ def quantize(
 
 
 def observe_samples(folded: Folded, samples: Sequence[Array], input_bits: int = 8) -> Observed:
-    """Run the samples to calibrate on; several widths can share the result. Raises what `quantize` raises."""
+    """Run the calibration samples; quantisations of several widths can share the result. Raises as `quantize`."""
     _check_network(folded)
     if not len(samples):
         raise ValueError("quantize: samples must hold at least one sequence, got none")
@@ -170,7 +170,7 @@ def _scales(
 
 
 def _range(most: Array, layer: Layer | None, weights: tuple[Array, Array] | None) -> Array:
-    """The range of z in front of a layer: the observed one, constant currents, and one spike, observed or not."""
+    """The range of z before a layer: at least the observed range, its constant currents, and one spike."""
     candidates = [most, *(np.abs(group.current) for group in (layer.neurons if layer is not None else ()))]
     if weights is not None:
         candidates.append(np.abs(weights[0]).max(0))
@@ -181,7 +181,7 @@ def _range(most: Array, layer: Layer | None, weights: tuple[Array, Array] | None
 def _units(
     weights: list[tuple[Array, Array] | None], ranges: list[Array], weight_bits: int, state_bits: int
 ) -> tuple[list[Array], list[Array], list[Array]]:
-    """Units, lifts and drops of consecutive layers that add to the same channels."""
+    """Units, lifts and drops of consecutive layers that add to the same channels: the best of `FINENESS` candidates."""
     least = np.log2(np.maximum.accumulate(ranges) * MARGIN / ((1 << (state_bits - 1)) - 1))
     best = np.full(least.shape[1], np.inf)
     units, lifts = 2.0**least, np.zeros(least.shape, np.int64)
@@ -217,7 +217,7 @@ def _lift(weight: Array, rate: Array, unit: Array, top: int) -> tuple[Array, Arr
 
 
 def _power(x: Array) -> Array:
-    """The least p with x ≤ 2^p; for 0 a very small one."""
+    """The smallest integer p with x ≤ 2^p; x = 0 counts as 1e-30."""
     return np.ceil(np.log2(np.maximum(x, 1e-30))).astype(np.int64)
 
 

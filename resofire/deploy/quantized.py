@@ -180,7 +180,7 @@ class Quantized:
         """A sequence as integer codes: tokens [T] as they are, values [T, inputs] to the nearest of 2^input_bits.
 
         Raises:
-            ValueError: The shape or type is another one, or a value is not finite or no token.
+            ValueError: The shape or type is wrong, or a value is not finite or not a token.
         """
         x = np.asarray(x)
         if self.tokens:

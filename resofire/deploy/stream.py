@@ -1,7 +1,7 @@
 """A trained network as a stream: one time step in, scores out, with a state of constant size.
 
 The state is two numbers for each PRF and LIF, the states of neurons of any other equation, and the sums of the
-read-out; with the pool "window" also its steps. The size of the chunks makes no difference, not to a bit.
+read-out; with the pool "window" also its steps. Chunks of any size give the same bits.
 """
 
 import hashlib
@@ -93,8 +93,8 @@ class Stream:
             last step); with `every`, [streams, steps, classes].
 
         Raises:
-            ValueError: The chunk has another shape, or holds something that is no finite number or no token; or
-                `spikes` is not such an array. Nothing is changed.
+            ValueError: The chunk has the wrong shape or contains a value that is not finite or not a token, or `spikes`
+                is not such an array. The state is unchanged.
         """
         x = self._checked(x)
         if not x.shape[1] and not every:
@@ -147,7 +147,7 @@ class Stream:
         body, start, restored = self._body(state), 0, []
         for name, array in self._state._asdict().items():
             values = np.frombuffer(body, array.dtype, array.size, start).reshape(array.shape)
-            # The checksum does not prove that a stream wrote it, and NaN would stay in the state for ever.
+            # The checksum does not prove that a stream wrote it, and NaN would stay in the state forever.
             if not np.isfinite(values).all() or (values.dtype == np.int64 and (values < 0).any()):
                 allowed = "at least 0" if values.dtype == np.int64 else "finite"
                 raise ValueError(f"Stream.restore: state must have {name} that are {allowed}, got others")
@@ -205,7 +205,7 @@ class Stream:
         with np.errstate(over="ignore"):
             x = np.ascontiguousarray(x, self.folded.dtype)
         if not np.isfinite(x).all():
-            # It would stay in the state for ever.
+            # NaN or infinity would stay in the state forever.
             raise ValueError(f"Stream.feed: x must be finite in {self.folded.dtype}, got {x[~np.isfinite(x)][0]}")
         return x
 
@@ -226,11 +226,12 @@ class Packer:
         return start
 
     def packed(self) -> Array:
-        """All of them."""
+        """All arrays as one."""
         return np.concatenate(self._parts)
 
 
 def _pack(folded: Folded) -> _Network:
+    """Lay a folded network out as `kernels` reads it."""
     if not folded.causal:
         raise ValueError("stream: the network is bidirectional: it needs whole sequences and cannot be streamed")
     packer = Packer(folded.dtype)
@@ -258,8 +259,8 @@ def _pack(folded: Folded) -> _Network:
         if neurons.equation is not None:
             code = machine.encode(neurons.equation, packer.add)
             place(layout[k.FIRST + k.LAYER * number :], {
-                k.THRESHOLD: packer.add(neurons.equation.gain), k.RESET: len(neurons.equation.program.states),
-                k.RE: len(layout) + len(codes), k.IM: len(code.instructions),
+                k.GAIN: packer.add(neurons.equation.gain), k.STATES: len(neurons.equation.program.states),
+                k.CODE: len(layout) + len(codes), k.CODE_LENGTH: len(code.instructions),
             })  # fmt: skip
             codes += code.instructions
             registers = max(registers, code.registers * neurons.count)
@@ -269,7 +270,7 @@ def _pack(folded: Folded) -> _Network:
 
 
 def _width(neurons: Neurons) -> int:
-    """The pairs of numbers that the state of a group takes."""
+    """The size of a group's state, in pairs of numbers."""
     if neurons.equation is not None:
         return -(-len(neurons.equation.program.states) // 2) * neurons.count
     return 0 if neurons.kind == "spatial" else neurons.count
@@ -281,7 +282,7 @@ def place(layout: Array, values: dict[int, int]) -> None:
 
 
 def _require_spikes(spikes: Any, shape: tuple[int, ...]) -> None:
-    """Refuse what the kernel cannot write the spikes into; Numba would only say that types do not match."""
+    """Refuse an array that the kernel cannot write spikes to; Numba's own error would only name types."""
     if not isinstance(spikes, np.ndarray):
         raise ValueError(f"Stream.feed: spikes must be a NumPy array, got {type(spikes).__name__}")
     if spikes.shape != shape or spikes.dtype != np.uint8 or not spikes.flags.writeable:

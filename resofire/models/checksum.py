@@ -23,7 +23,7 @@ def seal(content: bytes) -> bytes:
 
 
 def fault(file: Path) -> str | None:
-    """Why a safetensors file is not what was written; None: it is, or no checksum was recorded.
+    """Why a safetensors file is corrupt; None if it is intact, or has no checksum.
 
     Args:
         file: One that safetensors can read.

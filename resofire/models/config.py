@@ -14,7 +14,7 @@ from ..ops.checks import require_choice, require_count, require_real
 if TYPE_CHECKING:
     from .network import Network
 
-# A window is for streams only (`deploy`): a network is trained with these.
+# Pools of training; streams also have a window, see `deploy`.
 POOLS = ("mean", "last", "none", "leaky")
 
 
@@ -111,7 +111,7 @@ class EncoderConfig(NetworkConfig):
     prenorm: bool = True
     """Normalise before the temporal neuron (True) or after the block (False)."""
     last_norm: bool | None = None
-    """A batch norm behind the last block; None: if the blocks are pre-norm with norm batch."""
+    """A batch norm after the last block; None: if the blocks are pre-norm with norm batch."""
     dropout: float = 0.0
     """Fraction of time steps that each branch drops in training."""
     amplitude: str = "sn"

@@ -21,7 +21,7 @@ from .sequences import Sequences, StreamState, advance, arrange, require_state, 
 class Encoder(nn.Module):
     """[B, T, inputs] values or [B, T] tokens to [B, D], or to the stream itself if the pool is "none".
 
-    The input layer stays dense: a Linear on values, which are no spikes, or an Embedding of tokens.
+    The input layer is dense: a Linear on values, or an Embedding of tokens.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -40,17 +40,17 @@ class Encoder(nn.Module):
     def forward(
         self, x: Tensor, *, lengths: Tensor | None = None, cu_seqlens: Tensor | None = None, owner: str = "Encoder"
     ) -> tuple[Tensor, Sequences]:
-        """The pooled vectors, and how the batch was divided. `owner` is who complains about bad input."""
+        """The pooled vectors, and the layout of the batch. `owner` is the name that errors about the input carry."""
         self.require_input(owner, x, "B, T")
         x, sequences = arrange(owner, x, lengths, cu_seqlens)
         stream = self._input(owner, x)
         for number, block in enumerate(self.blocks):
-            following = block(stream, cu_seqlens=sequences.cu_seqlens)
-            if not isinstance(following, Tensor) or following.shape != stream.shape:
-                got = list(following.shape) if isinstance(following, Tensor) else type(following).__name__
+            output = block(stream, cu_seqlens=sequences.cu_seqlens)
+            if not isinstance(output, Tensor) or output.shape != stream.shape:
+                got = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
                 name, shape = type(block).__name__, list(stream.shape)
                 raise ValueError(f"{owner}: blocks.{number}, a {name}, must return a stream {shape}, got {got}")
-            stream = following
+            stream = output
         if self.norm is not None and self.config.pool == "mean":
             return self.norm.pooled(stream, sequences.cu_seqlens), sequences
         if self.norm is not None:
@@ -63,7 +63,7 @@ class Encoder(nn.Module):
         return start(layers, self.config.pool, batch, self.config.features, self.input.weight.device)
 
     def step(self, x: Tensor, state: StreamState | None, *, owner: str = "Encoder") -> tuple[Tensor, StreamState]:
-        """One time step: what the pool of all steps so far is, and the state after it."""
+        """One time step: the pool of all steps so far, and the state after it."""
         op = f"{owner}.step"
         self.require_input(op, x, "B")
         blocks = self._causal_blocks(op)
@@ -82,9 +82,9 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def standardise(self, mean: Array, deviation: Array) -> None:
-        """Set what is subtracted from the values of each input channel, and by what they are divided, each [inputs].
+        """Set the mean and standard deviation by which input channels are standardised, each [inputs].
 
-        A channel that does not vary is left in its own scale. `data.statistics` computes both for a split.
+        A constant channel is only shifted. `data.statistics` computes both for a split.
 
         Raises:
             RuntimeError: The config has `standardise=False`.
@@ -92,14 +92,14 @@ class Encoder(nn.Module):
         if not self.config.standardise:
             raise RuntimeError("Encoder.standardise: the config must have standardise=True")
         mean, deviation = np.asarray(mean, np.float64), np.asarray(deviation, np.float64)
-        # Below the rounding of the values themselves nothing varies.
+        # A deviation below the rounding of the values themselves means a constant channel.
         constant = deviation <= 1e-6 * np.abs(mean) + 1e-30
         scale = 1 / np.where(constant, 1.0, deviation)
         for name, values in (("input_mean", mean), ("input_scale", scale)):
             self.get_buffer(name).copy_(torch.from_numpy(np.ascontiguousarray(values)))
 
     def require_input(self, owner: str, x: Tensor, dims: str) -> None:
-        """The form of an input with the leading dimensions `dims`."""
+        """Check the shape and type of an input with the leading dimensions `dims`."""
         if self.config.inputs is not None:
             require_values(owner, x, dims, self.config.inputs, self.input.weight)
         else:
@@ -107,7 +107,7 @@ class Encoder(nn.Module):
 
     def _input(self, owner: str, x: Tensor) -> Tensor:
         if self.config.vocabulary is not None:
-            # Only now, when padding is gone: it may hold anything.
+            # Checked after packing: padding may hold any value.
             require_vocabulary(owner, x, self.config.vocabulary)
             x = x.long()
         elif self.config.standardise:
@@ -155,7 +155,7 @@ class Encoder(nn.Module):
         )
 
     def count(self, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
-        """Count the blocks; `count_input` and `count_readout` count what is before and behind them."""
+        """Count the blocks; `count_input` and `count_readout` count what comes before and after them."""
         parts = []
         for number, block in enumerate(self.blocks):
             name = f"encoder.blocks.{number}"

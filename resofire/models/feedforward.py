@@ -65,7 +65,7 @@ class FeedforwardConfig(NetworkConfig):
 
 
 class Feedforward(Network):
-    """Values [B, T, inputs] to classes. The first Linear is dense, as its input is no spikes.
+    """Values [B, T, inputs] to classes. The first Linear is dense, as its input is real-valued.
 
     Args:
         config: Its settings, a `FeedforwardConfig`.

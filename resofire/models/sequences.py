@@ -1,7 +1,7 @@
 """Batches of sequences of one length, of different lengths, or packed; and pooling over time.
 
-Sequences of different lengths are packed end to end before anything is computed: padding costs nothing, counts in no
-statistics, and what it holds does not matter.
+Sequences of different lengths are packed end to end before anything is computed: padding costs nothing, enters no
+statistics, and may have any value.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ class Sequences(NamedTuple):
 
     batch: int  # B
     cu_seqlens: Tensor | None = None  # [B + 1], int32
-    places: Tensor | None = None  # [S]: where in the flattened [B, T] each step was, only if packed from `lengths`
+    places: Tensor | None = None  # [S]: index of each step in the flattened [B, T], only if packed from `lengths`
     steps: int = 0  # T, only if packed from `lengths`
 
     def pool(self, stream: Tensor, how: str, steps: int | None = None) -> Tensor:

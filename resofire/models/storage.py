@@ -159,7 +159,7 @@ def save(model: Network, folder: str | os.PathLike[str]) -> Path:
     require_saveable(model.config)
     described = {"format": FORMAT, **to_json(model.config)}
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    # One entry: safetensors writes several in arbitrary order, and equal networks are to be equal files.
+    # One entry: safetensors writes several in arbitrary order, but equal networks must give equal files.
     header = {"config": json.dumps(described)}
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / CONFIG, (json.dumps(described, indent=2) + "\n").encode())
@@ -220,7 +220,7 @@ def find(model: str | os.PathLike[str]) -> Path:
         return SHIPPED / str(model)
     path = Path(model)
     try:
-        # Opening a pipe would wait for whoever writes into it.
+        # Opening a pipe would block until a process writes into it.
         there = path.is_dir() or path.is_file()
     except OSError as error:  # a folder that may not be read, a name that is too long
         raise StorageError(f"model {str(model)!r} cannot be read: {error.strerror}") from None
@@ -234,14 +234,14 @@ def find(model: str | os.PathLike[str]) -> Path:
 
 
 def _outline(file: Path, config: NetworkConfig, tensors: int) -> Network:
-    """The network without memory for its weights: a damaged config may ask for more than there is."""
+    """Build the network on the meta device: a damaged config may need more memory than there is."""
     if config.layers > tensors:
         raise StorageError(f"{file} must hold a network of {config.layers} layers, got {tensors} tensors")
     try:
         with torch.device("meta"):
             return config.build()
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise StorageError(f"{file} has a config that makes no network: {_sentence(error)}") from None
+        raise StorageError(f"{file} has a config from which no network can be built: {_sentence(error)}") from None
 
 
 def _sentence(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 _KINDS: dict[str, type["Config"]] = {}
-# Marks of fields, see `added` and `renamed`.
+# Keys of field metadata, see `added` and `renamed`.
 ADDED, SAVED_AS = "added", "saved_as"
 
 
@@ -132,8 +132,8 @@ def _derive(module: type[nn.Module]) -> type[Config]:
         else:
             # A factory, because dataclasses refuse unhashable defaults, which a keyword may have.
             hashable = getattr(type(default), "__hash__", None) is not None
-            made = {"default": default} if hashable else {"default_factory": lambda value=default: value}
-            fields.append((parameter.name, annotation, dataclasses.field(**made)))
+            options = {"default": default} if hashable else {"default_factory": lambda value=default: value}
+            fields.append((parameter.name, annotation, dataclasses.field(**options)))
     own = module.__module__.partition(".")[0] == "resofire"
     args = inspect.cleandoc(module.__doc__ or "").partition("Args:\n")[2].split("\n\n")[0]
     body = {
@@ -144,12 +144,12 @@ def _derive(module: type[nn.Module]) -> type[Config]:
         "__doc__": f"The settings of a `{module.__name__}`." + (f"\n\nArgs:\n{args}" if args else ""),
         "__module__": module.__module__,
     }
-    made_class = dataclasses.make_dataclass(
+    config_class = dataclasses.make_dataclass(
         f"{module.__name__}Config", fields, bases=(NeuronConfig,), namespace=body, frozen=True, kw_only=True
     )
     # Where pickle finds it.
-    made_class.__qualname__ = f"{module.__qualname__}.config_class"
-    return made_class
+    config_class.__qualname__ = f"{module.__qualname__}.config_class"
+    return config_class
 
 
 def _build(self: Any, features: int) -> nn.Module:
@@ -165,7 +165,7 @@ def as_config(owner: str, name: str, value: Any) -> Any:
     """A config as it is, a configurable class as its defaults; anything else is refused.
 
     Args:
-        owner: Who asks, for the error.
+        owner: The caller, for error messages.
         name: The setting that holds `value`.
         value: A config, or a class such as `nn.LIF` that stands for its default config.
     """

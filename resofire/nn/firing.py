@@ -17,25 +17,25 @@ class Watcher(NamedTuple):
 
 
 class Firing(nn.Module):
-    """A module that fires. It reports its fire rate to whoever watches (`fire_rates`)."""
+    """A module that fires. It reports its fire rate to the watchers that `fire_rates` adds."""
 
     def __init__(self) -> None:
         super().__init__()
         self._watchers: list[Watcher] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of copies and pickles, without watchers: nobody would ever remove them."""
+        """The state for copies and pickles, without watchers, which `fire_rates` could not remove from a copy."""
         return {**self.__dict__, "_watchers": []}
 
-    def _fired(self, spikes: Tensor) -> Tensor:
-        """Return raw spikes (0 or 1) unchanged; their rate is computed only where someone watches."""
+    def _report_spikes(self, spikes: Tensor) -> Tensor:
+        """Report the rate of raw spikes (0 or 1) to the watchers, if there are any; return the spikes unchanged."""
         if self._watchers:
             gradient = any(watcher.gradient for watcher in self._watchers)
-            self._fired_rate(_rate(spikes if gradient else spikes.detach()), spikes.numel())
+            self._report_rate(_rate(spikes if gradient else spikes.detach()), spikes.numel())
         return spikes
 
-    def _fired_rate(self, rate: Tensor, count: int) -> None:
-        """Report a rate that was computed elsewhere."""
+    def _report_rate(self, rate: Tensor, count: int) -> None:
+        """Report a fire rate, the mean of `count` values, to the watchers."""
         for watcher in self._watchers:
             watcher.report(rate, count)
 
@@ -52,26 +52,26 @@ class FireRates:
     """Spikes per neuron and time step of each layer, accumulated inside `fire_rates`."""
 
     def __init__(self) -> None:
-        self._fired: dict[str, Tensor] = {}
-        self._seen: dict[str, int] = {}
+        self._spikes: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
 
     def add(self, name: str, rate: Tensor, count: int) -> None:
-        """Count a layer's rate over `count` neurons and steps."""
+        """Add a layer's rate, the mean over `count` values (neurons × steps)."""
         # In float64 the exact number of spikes can be recovered from the mean.
-        fired = rate.double() * count
-        self._fired[name] = self._fired[name] + fired if name in self._fired else fired
-        self._seen[name] = self._seen.get(name, 0) + count
+        spikes = rate.double() * count
+        self._spikes[name] = self._spikes[name] + spikes if name in self._spikes else spikes
+        self._counts[name] = self._counts.get(name, 0) + count
 
     def __getitem__(self, name: str) -> float:
-        return float(self._fired[name].detach()) / max(1, self._seen[name])
+        return float(self._spikes[name].detach()) / max(1, self._counts[name])
 
     def as_dict(self) -> dict[str, float]:
         """The rates of all layers by name."""
-        return {name: self[name] for name in self._fired}
+        return {name: self[name] for name in self._spikes}
 
     def tensors(self) -> dict[str, Tensor]:
         """The rates as [] tensors, with their graph if `fire_rates(gradient=True)`."""
-        return {name: fired / max(1, self._seen[name]) for name, fired in self._fired.items()}
+        return {name: fired / max(1, self._counts[name]) for name, fired in self._spikes.items()}
 
 
 @contextmanager

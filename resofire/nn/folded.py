@@ -1,4 +1,4 @@
-"""A folded network: everything constant in a trained network merged into plain arrays. Modules make their own part.
+"""A folded network: everything constant in a trained network merged into plain arrays. Each module folds itself.
 
 In each time step the input sets the accumulators z; then the neurons of each layer read z, and the synapses add the
 weight rows of the neurons that fire:
@@ -10,12 +10,12 @@ weight rows of the neurons that fire:
     z += Σ rows[i] over all i with s_i, from 0 if `fresh`;        synapses
     z = 0 where `clear`
 
-σ is 1, -1 or, for a temporal neuron, 0 (a channel that the norm in front of it silences); κ is a constant current, η
-the threshold. The only products in a layer are in the rotation or decay of the state: 4 for a PRF, 1 for a LIF, none
+σ is 1, -1 or, for a temporal neuron, 0 (a channel silenced by the norm before it); κ is a constant current, η the
+threshold. The only products in a layer are in the rotation or decay of the state: 4 for a PRF, 1 for a LIF, none
 for a spatial neuron. Everything else is additions and comparisons. Neurons that are neither PRF nor LIF keep their
-equation as a graph, with g = |a| of the norm in front of them: streams and C in floats run it, other formats refuse it.
+equation as a graph, with g = |a| of the norm before them: streams and C in floats run it, other formats refuse it.
 
-The read-out makes one vector of the z of all steps so far, of which `head` makes scores:
+The read-out reduces the z of all steps so far to one vector, from which `head` computes scores:
 
     mean        Σ z / steps
     last        z of the last step; none: the same, with scores at every step
@@ -36,7 +36,7 @@ used as the network computes it, in its own precision.
 A module takes part by a method of its own:
 
     neuron     fold(a, b) -> Neurons                            it reads a z + b, arrays [N]
-    block      fold(c, d, floor) -> (list[Layer], c, d)         on the stream c z + d; returns the c and d behind it
+    block      fold(c, d, floor) -> (list[Layer], c, d)         on the stream c z + d; returns c and d after the block
     network    fold(floor) -> Folded
 """
 
@@ -69,7 +69,7 @@ class FoldError(TypeError):
     Args:
         module: The module.
         reason: Why, as a clause: "it has no method `fold`".
-        place: Its name in the model; `deploy.fold` finds it out.
+        place: Its name in the model, which `deploy.fold` fills in.
     """
 
     def __init__(self, module: nn.Module, reason: str, place: str = "") -> None:
@@ -130,9 +130,9 @@ class Layer:
     rows: Array
     """[inputs, outputs]: what a spike adds."""
     fresh: bool = False
-    """Whether z starts at zero instead of at what the neurons read."""
+    """Whether z starts at zero instead of the z that the neurons read."""
     clear: Array | None = None
-    """[outputs], bool: channels set to zero, because the norm behind them silences them."""
+    """[outputs], bool: channels set to zero, because the norm after them silences them."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Folded:
         return self.pool if self.pool_steps is None else f"{self.pool}:{self.pool_steps}"
 
     def with_readout(self, readout: str) -> "Folded":
-        """The same network with another read-out; it needs no training, but one trained that way may be better.
+        """The same network with another read-out. It needs no training, but a network trained with it may be better.
 
         Args:
             readout: mean, last, leaky:STEPS or window:STEPS.
@@ -242,7 +242,7 @@ class Folded:
         return None if valid else f"{expected}, got {x.dtype} of shape {list(x.shape)}"
 
     def _widths(self) -> Iterator[tuple[str, Layer, int, int]]:
-        """For each layer its number, the width of the z it reads and that of the z it leaves."""
+        """For each layer: its number, itself, and the widths of z before and after it."""
         width = self.table.shape[1]
         for i, layer in enumerate(self.layers):
             outputs = layer.rows.shape[1] if layer.fresh and layer.rows.ndim == 2 else width

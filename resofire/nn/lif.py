@@ -100,13 +100,13 @@ class LIF(Neuron, config_class=LIFConfig):
         self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, LIFState]:
         spikes, last = lif(x, **self._call(), state=state, backend=self.backend, cu_seqlens=cu_seqlens, reverse=reverse)
-        return self._fired(spikes), last
+        return self._report_spikes(spikes), last
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, LIFState]:
         options = self._call()
         del options["reset_gradient"]
         spikes, last = lif_step(x, state=state, **options)
-        return self._fired(spikes), last
+        return self._report_spikes(spikes), last
 
     @property
     def state_type(self) -> Any:

@@ -1,4 +1,4 @@
-"""Linear layers with operators of their own: on spikes, on real values, and on the few that enter a network."""
+"""Linear layers with operators of their own: for spikes, for real values, and for the input of a network."""
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ class SpikeLinear(nn.Linear):
         in_features: Number of inputs.
         out_features: Number of outputs.
         bias: Whether it adds a bias.
-        backend: "auto", "events" (only active inputs are worked on) or "reference" (dense).
+        backend: "auto", "events" (computes active inputs only) or "reference" (dense).
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, backend: str = "auto") -> None:
@@ -46,7 +46,7 @@ class SpikeLinear(nn.Linear):
         weight: Tensor = self.weight
         bias: Tensor | None = self.bias
         if autocast_on(spikes):
-            # What autocast does to a Linear it does not do to an operator of ours.
+            # Autocast converts the arguments of nn.Linear, but not those of our operators.
             dtype = torch.get_autocast_dtype(spikes.device.type)
             spikes, weight = spikes.to(dtype), weight.to(dtype)
             bias = bias if bias is None else bias.to(dtype)

@@ -46,9 +46,10 @@ class Trace:
 
 
 class _Registered(type):
-    """Registers the graph of a neuron's equation as soon as the neuron exists, for torch.compile and torch.export.
+    """Metaclass that registers the graph of a neuron's equation at the end of `__init__`.
 
-    They take the graph that belongs to the settings of `__init__`; a plain call traces again when a setting changes.
+    torch.compile and torch.export use that graph, as they cannot follow the tracing. A plain call traces again when a
+    setting changes.
     """
 
     def __call__(cls, *args: Any, **settings: Any) -> Any:
@@ -59,13 +60,13 @@ class _Registered(type):
         except equation.BranchError:
             raise
         except Exception:
-            # Raised again when the equation runs; what cannot be compiled runs as a loop.
+            # An error in the equation is raised when it runs; one that cannot be compiled runs as a loop.
             pass
         return neuron
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """That of `__init__`, which help and editors would not find behind `__call__`."""
+        """The signature of `__init__`, which `__call__` would hide from help and editors."""
         signature = inspect.signature(cls.__init__)  # type: ignore[misc] # on the class, on purpose
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
@@ -151,12 +152,12 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
             The spikes, shaped like `x`, and the state after the last step.
         """
         spikes, last = equation.scan(self._equation(x), x, state, cu_seqlens, reverse)
-        return self._fired(spikes), last
+        return self._report_spikes(spikes), last
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Advance one time step: [B, N] and a state (None: zero) to the spikes [B, N] and the next state."""
         spikes, last = equation.step(self._equation(x), x, state)
-        return self._fired(spikes), last
+        return self._report_spikes(spikes), last
 
     def init_state(self, batch: int) -> Any:
         """The zero state of `batch` sequences, each field [B, N]. `scan` and `step` take None for the same."""
@@ -183,7 +184,7 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
     @property
     def state_type(self) -> Any:
         """The NamedTuple of the states."""
-        return _named(f"{type(self).__name__}State", tuple(self.states))
+        return _namedtuple(f"{type(self).__name__}State", tuple(self.states))
 
     def _equation(self, x: Tensor) -> equation.Dynamics:
         """The equation with the coefficients of this call, in the precision of the state."""
@@ -201,7 +202,7 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
             if value.shape not in ((), (self.features,)):
                 form = list(value.shape)
                 raise ValueError(f"{owner}: coefficient {name} must have shape [] or [{self.features}], got {form}")
-        c = _named(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
+        c = _namedtuple(f"{owner}Coefficients", tuple(values))(*(v.to(x.device, dtype) for v in values.values()))
         return equation.Dynamics(owner, self.dynamics, self.state_type, c, self.surrogate, key=self._graph_key)
 
     def extra_repr(self) -> str:
@@ -213,19 +214,19 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
             raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
 
     def _keep_log(self, name: str, value: Tensor, trained: bool) -> None:
-        """Keep a positive quantity: trained as the parameter `log_<name>`, otherwise as the buffer `<name>`."""
+        """Store a positive quantity as the parameter `log_<name>` if trained, otherwise as the buffer `<name>`."""
         if trained:
             self.register_parameter(f"log_{name}", nn.Parameter(value.log()))
         else:
             self.register_buffer(name, value)
 
     def _value(self, name: str) -> Tensor:
-        """The quantity that `_keep_log` keeps."""
+        """The quantity that `_keep_log` stored."""
         log = self._parameters.get(f"log_{name}")
         return in_full(self.get_buffer(name)) if log is None else in_full(log).exp()
 
     def count(self, name: str, steps: float) -> Count:
-        """Count the operations of `steps` time steps, found by running `dynamics` once.
+        """Count the operations of `steps` time steps by running `dynamics` once.
 
         Args:
             name: The layer's name in its network.
@@ -239,7 +240,7 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
             raise CountError(f"count_ops: the {kind} at {name} has neither `dynamics` nor its own `count`")
         coefficients = self.coefficients()
         operations = count_dynamics(self.dynamics, self.states, coefficients)
-        # What all channels share stays in a register.
+        # Coefficients shared by all channels stay in a register.
         read = sum(each.dim() > 0 for each in coefficients.values())
         return count_neuron(name, self.features, steps, operations, coefficients=read, states=len(self.states))
 
@@ -268,11 +269,11 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
 _named_types: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
-def _named(name: str, fields: tuple[str, ...]) -> Any:
-    made = _named_types.get((name, fields))
-    if made is None:
-        made = _named_types[name, fields] = namedtuple(name, fields)
-    return made
+def _namedtuple(name: str, fields: tuple[str, ...]) -> Any:
+    type_ = _named_types.get((name, fields))
+    if type_ is None:
+        type_ = _named_types[name, fields] = namedtuple(name, fields)
+    return type_
 
 
 def zero_state(neuron: Any, batch: int) -> Any:
@@ -286,7 +287,7 @@ def autocast_on(x: Tensor) -> bool:
 
 
 def in_full(value: Tensor) -> Tensor:
-    """Half precision as float32: a decay of 0.9995 would be rounded to 1 in bfloat16."""
+    """Convert half precision to float32: bfloat16 would round a decay of 0.9995 to 1."""
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
 
 

@@ -1,4 +1,4 @@
-"""Batch norm over time steps: every position in front of the last dimension is one sample of each channel."""
+"""Batch norm over time steps: each position in the leading dimensions is one sample of every channel."""
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,9 @@ from .sync import Synchronised, gathered
 class BatchNorm(Synchronised):
     """Batch norm of [..., features] over all positions; names in the state dict are those of `nn.BatchNorm1d`.
 
-    Padding would count as time steps, so hand sequences of different lengths over packed. An empty batch passes
-    through and leaves the running statistics alone. Once synchronised (`synchronise`), training takes the statistics of
-    all processes' time steps; their numbers may differ, and a process may have none.
+    Padding would count as time steps, so pass sequences of different lengths packed. An empty batch is returned as it
+    is and leaves the running statistics unchanged. After `synchronise`, training takes statistics over the time steps
+    of all processes; processes may have different numbers of steps, or none.
 
     Args:
         features: Number of channels.
@@ -42,12 +42,12 @@ class BatchNorm(Synchronised):
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """Scale and shift, each [features], of the running statistics: what it does to x outside of training."""
+        """Scale and shift, each [features], that the norm applies in evaluation, from the running statistics."""
         scale = in_full(self.weight) * torch.rsqrt(in_full(self.running_var) + self.eps)
         return scale, in_full(self.bias) - in_full(self.running_mean) * scale
 
     def statistics(self, x: Tensor, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and 1 / √(variance + eps), each [features] and without gradient, that `forward` normalises x with.
+        """Mean and 1 / √(variance + eps) with which `forward` normalises x, each [features], without gradient.
 
         In training they are computed from x [B, T, features], and the running statistics are updated."""
         if not self._uses_batch_statistics(x):
@@ -57,9 +57,9 @@ class BatchNorm(Synchronised):
             return mean, torch.rsqrt(var + self.eps)
 
     def pooled(self, x: Tensor, cu_seqlens: Tensor | None = None) -> Tensor:
-        """The mean over each sequence of what `forward` makes of x [B, T, features]; zeros for an empty one.
+        """The mean of `forward(x)` over each sequence of x [B, T, features]; zeros for an empty sequence.
 
-        The norm is the same for all time steps, so it may come after the mean: one pass over x, and no second x."""
+        The norm is the same affine map at all time steps, so it is applied after the mean: one pass over x, no copy."""
         means, spread = moments(x, cu_seqlens)
         lengths = _lengths(x, cu_seqlens)
         if self._uses_batch_statistics(x):
@@ -71,9 +71,9 @@ class BatchNorm(Synchronised):
         return torch.where(lengths > 0, normed, 0).to(x.dtype)
 
     def _update_statistics(self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of x from its moments; the running statistics move towards them."""
+        """Compute mean and variance of x from its moments, and update the running statistics."""
         if self.group:
-            return self._update_statistics_all(x, means, spread, lengths)
+            return self._update_statistics_synchronised(x, means, spread, lengths)
         steps = x.shape[0] * x.shape[1]
         self._require_steps(steps)
         mean, var = (means * lengths).sum(0) / steps, spread / steps
@@ -83,7 +83,7 @@ class BatchNorm(Synchronised):
             self.running_var.lerp_((var * (steps / (steps - 1))).to(self.running_var.dtype), self.momentum)
         return mean, var
 
-    def _update_statistics_all(
+    def _update_statistics_synchronised(
         self, x: Tensor, means: Tensor, spread: Tensor, lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
         """`_update_statistics` over all processes. The spreads, each about its own mean, are added by Chan's formula.
@@ -107,7 +107,7 @@ class BatchNorm(Synchronised):
         return mean.to(means.dtype), (total / divisor).to(means.dtype)
 
     def _uses_batch_statistics(self, x: Tensor) -> bool:
-        """Whether x is normalised by batch statistics. With other processes an empty one must take part in theirs."""
+        """Whether x is normalised by batch statistics. Synchronised, an empty x must take part in theirs."""
         return self.training and (x.numel() > 0 or self.group != "")
 
     def _require_steps(self, steps: int) -> None:
@@ -124,7 +124,7 @@ class BatchNorm(Synchronised):
             scale, shift = self.affine()
             return (x * scale + shift).to(x.dtype)
         if self.group:
-            return self._forward_all(x)
+            return self._forward_synchronised(x)
         steps = x.numel() // self.features
         self._require_steps(steps)
         self.num_batches_tracked.add_(1)
@@ -134,7 +134,7 @@ class BatchNorm(Synchronised):
         )  # fmt: skip
         return out.view(x.shape)
 
-    def _forward_all(self, x: Tensor) -> Tensor:
+    def _forward_synchronised(self, x: Tensor) -> Tensor:
         rows = x.reshape(1, -1, self.features)
         mean, var = self._update_statistics(rows, *moments(rows), _lengths(rows, None))
         scale = in_full(self.weight) * torch.rsqrt(var + self.eps)

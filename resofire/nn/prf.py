@@ -194,13 +194,13 @@ class PRF(Neuron, config_class=PRFConfig):
         self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, PRFState]:
         spikes, last = prf(x, **self._call(), state=state, backend=self.backend, cu_seqlens=cu_seqlens, reverse=reverse)
-        return self._fired(spikes), last
+        return self._report_spikes(spikes), last
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, PRFState]:
         options = self._call()
         del options["reset_gradient"]
         spikes, last = prf_step(x, state=state, **options)
-        return self._fired(spikes), last
+        return self._report_spikes(spikes), last
 
     @property
     def state_type(self) -> Any:

@@ -21,16 +21,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops import ATan, Surrogate, equation
+from ..ops import ATan, Surrogate
 from ..ops import sdtcm as block_operator
-from ..ops.checks import checks_finite, require_choice, require_count, require_floating, sequence_count
+from ..ops.checks import require_choice, require_count, require_floating
+from . import fused
 from .config import NeuronConfig
 from .counts import NUMBER, SPIKE, Count, count_norm, count_residual, count_synapses, count_temporal, rate_of
 from .folded import Array, Layer, fold_method, norm_affine, to_array, weight_rows
 from .folded import spatial as fold_spatial
-from .lif import LIF
 from .linear import SpikeLinear
-from .neuron import Neuron, autocast_on, zero_state
+from .neuron import zero_state
 from .norm import BatchNorm
 from .prf import PRF, PRFConfig
 from .spatial import SpatialNeuron
@@ -41,8 +41,6 @@ BACKENDS = ("auto", "fused", "events", "reference")
 SPATIAL = ("neuron", "identity")
 # Shortest memory τ/Δ, in steps, of a PRF with a positional bias: faster ones are at rest too soon to encode the time.
 BIASED_MEMORY = 100
-# Where torch keeps the hooks of a module. Global module hooks are not called on the fused path.
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class SDTCM(nn.Module):
@@ -139,7 +137,7 @@ class SDTCM(nn.Module):
         self._require_stream("SDTCM", u, "B, T")
         reason = self.why_not_fused(u)
         if reason is None:
-            return self._fused(u, cu_seqlens)
+            return fused.run(self, u, cu_seqlens)
         if self.backend == "fused":
             raise RuntimeError(f"SDTCM: backend 'fused' cannot run this call: {reason}")
         return self._composed(u, cu_seqlens)[0]
@@ -176,47 +174,12 @@ class SDTCM(nn.Module):
         return zero_state(self.token_neuron, batch)
 
     def why_not_fused(self, u: Tensor) -> str | None:
-        """Why the block does not run as one operator for this stream; None: it does."""
-        if self.backend in ("events", "reference"):
-            return f"backend={self.backend!r} composes the block from its parts"
-        neurons, spatial = self._token_neurons(), self.channel_neuron
-        if spatial is None or self.channel_linear is None:
-            return "it has no spatial neuron"
-        for part in (self.norm, self.token_linear, spatial, self.channel_linear):
-            if type(part) not in (type(None), BatchNorm, SpikeLinear, SpatialNeuron):
-                return f"one of its parts is a {type(part).__name__}"
-            if part is not None and any(getattr(part, name) for name in HOOKS):
-                return f"there are hooks on its {type(part).__name__}"
-        if self.token_linear.bias is None or self.channel_linear.bias is None:
-            return "one of its Linears has no bias"
-        if isinstance(spatial.threshold, Tensor):
-            return "the threshold of its spatial neuron is a tensor"
-        for neuron in neurons:
-            kind = type(neuron)
-            if kind not in (PRF, LIF) and getattr(kind, "scan", None) is not Neuron.scan:
-                return f"its temporal neuron, a {kind.__name__}, has its own `scan`"
-            if getattr(neuron, "backend", "auto") not in ("auto", "scan"):
-                return f"its temporal neuron has backend={neuron.backend!r}"
-            if isinstance(neuron, PRF | LIF) and isinstance(neuron.threshold, Tensor):
-                return "the threshold of its temporal neuron is a tensor"
-        if spatial.surrogate.numba is None:
-            return f"surrogate {type(spatial.surrogate).__name__} has no `numba` form"
-        if autocast_on(u):
-            return "autocast is on, which works on the parts"
-        if checks_finite():
-            return "check_finite() is on, which looks at what goes into each part"
-        reason = block_operator.why_not(u)
-        if reason is not None:
-            return reason
-        equations = [each._equation(u) for each in neurons]
-        reason = next(filter(None, (equation.why_not_in_block(each, u) for each in equations)), None)
-        if reason is None and len({(equation.block_key(each, u), each.surrogate) for each in equations}) > 1:
-            return "its two temporal neurons differ in more than their numbers"
-        return reason
+        """Why the block does not run as one operator for this stream; None if it does."""
+        return fused.why_not(self, u)
 
     @torch.no_grad()
     def _init_positional_bias(self, positional_bias: float) -> None:
-        """Sets the biases of the norm for this distance; with two neurons on one norm, to the mean of what they need.
+        """Set the biases of the norm for this distance; two neurons on one norm get the mean of their biases.
 
         A constant current b moves the potential from 0 to its fixed point bΔ / (1 - φ)."""
         needed = []
@@ -229,7 +192,7 @@ class SDTCM(nn.Module):
             phi_re, phi_im, gain = c["phi_re"], c["phi_im"], c["gain"]
             remembers = torch.hypot(phi_re, phi_im) >= math.exp(-1 / BIASED_MEMORY)  # |φ| = exp(-Δ/τ)
             needed.append(torch.hypot(1 - phi_re, phi_im) / gain * remembers)
-        # Up and down in turns: Δ and θ are in a random order as it is, and no draw is taken from what comes after.
+        # Signs alternate: Δ and θ are in random order already, and random signs would change all later draws.
         bias = positional_bias * torch.stack(needed).mean(0)
         bias[1::2] *= -1
         self.norm.bias.copy_(bias)  # type: ignore[union-attr] # see require_positional_bias
@@ -237,66 +200,13 @@ class SDTCM(nn.Module):
     def _token_neurons(self) -> list[Any]:
         return [neuron for neuron in (self.token_neuron, self.token_neuron_reverse) if neuron is not None]
 
-    def _fused(self, u: Tensor, cu_seqlens: Tensor | None) -> Tensor:
-        """`_composed` as one operator."""
-        sequence_count("SDTCM", u, cu_seqlens)
-        if u.dtype != self.token_linear.weight.dtype:
-            expected, got = (str(each.dtype).removeprefix("torch.") for each in (self.token_linear.weight, u))
-            raise TypeError(f"SDTCM: u must be {expected} like the weights, got {got}")
-        neurons, spatial, channel_linear = self._token_neurons(), self.channel_neuron, self.channel_linear
-        # See why_not_fused.
-        assert spatial is not None
-        assert channel_linear is not None
-        gamma = beta = mean = inverse = keep = None
-        if self.norm is not None and self.prenorm:
-            gamma, beta = self.norm.weight, self.norm.bias
-            mean, inverse = self.norm.statistics(u, cu_seqlens)
-        dropping = self.training and self.dropout > 0
-        if dropping:
-            keep = torch.stack([self._dropout_mask(u).flatten() for _ in range(2)]).ne(0).to(torch.uint8)
-        equations = [each._equation(u) for each in neurons]
-        pairs = zip(*(each.coefficients for each in equations), strict=True)
-        surrogate = equations[0].surrogate
-        out, rates = block_operator.run(
-            block_operator.Block(
-                u=u,
-                coefficients=torch.stack([each.rows(self.features) for each in equations]),
-                gamma=gamma,
-                beta=beta,
-                token_weight=self.token_linear.weight,
-                token_bias=self.token_linear.bias,
-                channel_weight=channel_linear.weight,
-                channel_bias=channel_linear.bias,
-                token_amplitude=None if self.log_amplitude is None else self.log_amplitude.exp(),
-                channel_amplitude=None if spatial.log_amplitude is None else spatial.log_amplitude.exp(),
-                mean=mean,
-                inverse=inverse,
-                keep=keep,
-                cu_seqlens=cu_seqlens,
-                training=self.norm is not None and self.norm.training,
-                keep_scale=1 / (1 - self.dropout) if dropping else 1.0,
-                neuron=equation.block_key(equations[0], u),
-                trained=[any(value.requires_grad for value in pair) for pair in pairs],
-                token_surrogate=surrogate.name,
-                token_numbers=surrogate.numbers,
-                threshold=spatial.threshold,
-                channel_surrogate=spatial.surrogate.name,
-                channel_numbers=spatial.surrogate.numbers,
-                group="" if self.norm is None else self.norm.group,
-                gradient_dtype=self.gradient_dtype,
-            )
-        )
-        for i, each in enumerate((*neurons, spatial)):
-            each._fired_rate(rates[i], u.numel())
-        return self.norm(out) if self.norm is not None and not self.prenorm else out
-
     def _composed(self, u: Tensor, cu_seqlens: Tensor | None, state: Any = None) -> tuple[Tensor, Any]:
-        """The definition, operator by operator."""
+        """Run the block part by part: the definition."""
         x = self._before(u)
         spikes, last = self.token_neuron.scan(x, state, cu_seqlens=cu_seqlens)
         if self.token_neuron_reverse is not None:
-            behind, _ = self.token_neuron_reverse.scan(x, None, cu_seqlens=cu_seqlens, reverse=True)
-            spikes = torch.cat((spikes, behind), -1)
+            reverse_spikes, _ = self.token_neuron_reverse.scan(x, None, cu_seqlens=cu_seqlens, reverse=True)
+            spikes = torch.cat((spikes, reverse_spikes), -1)
         return self._after(u, spikes), last
 
     def _before(self, u: Tensor) -> Tensor:
@@ -304,7 +214,7 @@ class SDTCM(nn.Module):
         return self.norm(u) if self.norm is not None and self.prenorm else u
 
     def _after(self, u: Tensor, spikes: Tensor) -> Tensor:
-        """All that follows the temporal neuron: it is stateless, so `step` and whole sequences share it."""
+        """The block after the temporal neuron. It is stateless, so `step` and whole sequences share it."""
         if self.log_amplitude is not None:
             spikes = spikes * self.log_amplitude.exp().to(spikes.dtype)
         out = u + self._drop(self.token_linear(spikes))
@@ -337,7 +247,7 @@ class SDTCM(nn.Module):
         return f"{self.features}, norm={order}, dropout={self.dropout:g}{alpha}{spatial}"
 
     def fold(self, c: Array, d: Array, floor: float) -> tuple[list[Layer], Array, Array]:
-        """The block as two layers on the stream c z + d, one without a spatial neuron, and the c and d behind it.
+        """Fold the block into two layers on the stream c z + d (one without spatial neuron), and c and d after it.
 
         See `resofire.nn.folded`.
         """
@@ -363,8 +273,8 @@ class SDTCM(nn.Module):
     def count(self, name: str, steps: float, rates: Mapping[str, float], *, fold_norm: bool = False) -> list[Count]:
         """Count the parts of the block.
 
-        Bidirectional: two neurons, whose spikes one Linear of 2D inputs reads. The size α of spikes is part of the
-        weights behind them.
+        A bidirectional block has two temporal neurons and one Linear of 2D inputs. The size α of spikes costs nothing:
+        it is part of the weights that read them.
 
         Args:
             name: The block's name in its network.
@@ -387,11 +297,11 @@ class SDTCM(nn.Module):
             count_residual(f"{name}.token_shortcut", features, steps),
         ]
         if self.channel_neuron is not None:
-            seen = rate_of(rates, f"{name}.channel_neuron") * features
+            fired = rate_of(rates, f"{name}.channel_neuron") * features
             parts += [
                 Count(layer=f"{name}.channel_neuron", component="spatial neuron", times=steps, compare=features,
                       activations_read=NUMBER * features, activations_written=SPIKE * features),
-                count_synapses(self.channel_linear, f"{name}.channel_linear", "channel linear", seen, steps),
+                count_synapses(self.channel_linear, f"{name}.channel_linear", "channel linear", fired, steps),
                 count_residual(f"{name}.channel_shortcut", features, steps),
             ]  # fmt: skip
         return parts if self.prenorm else [*parts, *norm]
@@ -420,7 +330,7 @@ def _temporal_neuron(neuron: NeuronConfig | Callable[[int], nn.Module], features
             f"SDTCM: neuron must be settings such as PRFConfig() or a callable that makes a neuron of some features, "
             f"got {neuron!r}"
         )
-    made = make(features)
-    if not isinstance(made, nn.Module) or not (hasattr(made, "scan") and hasattr(made, "step")):
-        raise TypeError(f"SDTCM: neuron must make a module with scan and step, got {type(made).__name__}")
-    return made
+    module = make(features)
+    if not isinstance(module, nn.Module) or not (hasattr(module, "scan") and hasattr(module, "step")):
+        raise TypeError(f"SDTCM: neuron must make a module with scan and step, got {type(module).__name__}")
+    return module

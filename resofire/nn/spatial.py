@@ -1,4 +1,4 @@
-"""The Spatial Neuron: a LIF whose time constant has gone to 1, so that it sees only the present step."""
+"""The Spatial Neuron: a LIF with time constant 1, so that it sees only the current step."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from .neuron import Trace, show_range
 class SpatialNeuron(Firing):
     """s = α [x ≥ V], elementwise on any shape.
 
-    It has no memory. `scan` and `step` let it take the place of a temporal neuron; their state is (), and packed or
-    reversed sequences make no difference.
+    It has no memory. `scan` and `step` make it usable as a temporal neuron; their state is (), and packing or reversing
+    sequences makes no difference.
 
     Args:
         threshold: V.
@@ -38,7 +38,7 @@ class SpatialNeuron(Firing):
         self.log_amplitude = nn.Parameter(torch.zeros(())) if amplitude else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._sized(self._fired(spike(x - self.threshold, self.surrogate)))
+        return self._scaled(self._report_spikes(spike(x - self.threshold, self.surrogate)))
 
     def scan(self, x: Tensor, state: tuple[()] | None = None, **options: Any) -> tuple[Tensor, tuple[()]]:
         """The spikes of whole sequences, and the empty state: no step depends on another."""
@@ -52,9 +52,9 @@ class SpatialNeuron(Firing):
     def trace(self, x: Tensor) -> Trace:
         """Record spikes and the argument of `spike`; there are no states."""
         above = x - self.threshold
-        return Trace(self._sized(spike(above, self.surrogate)), {}, above)
+        return Trace(self._scaled(spike(above, self.surrogate)), {}, above)
 
-    def _sized(self, spikes: Tensor) -> Tensor:
+    def _scaled(self, spikes: Tensor) -> Tensor:
         return spikes if self.log_amplitude is None else spikes * self.log_amplitude.exp().to(spikes.dtype)
 
     def extra_repr(self) -> str:

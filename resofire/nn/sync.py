@@ -1,9 +1,9 @@
 """Statistics synchronised across processes.
 
-A batch norm's statistics and the fire rates of a penalty belong to the whole batch. `synchronise` tells a model that
-the batch is shared out over a group of processes; then these are the whole batch's, in forward and backward, and
-training follows the curve of one process. All processes must take part in every step of training, forward and
-backward. Outside of training none waits for another.
+Batch norms and the penalty on fire rates need statistics of the whole batch. `synchronise` tells a model that its batch
+is divided among a group of processes: statistics are then taken over all of them, in forward and backward, and training
+computes what one process would. All processes must take part in every training step, forward and backward. In
+evaluation no process waits for another.
 
 Gradients are those of the sum of all processes' losses. DDP averages gradients, so each process scales the loss of its
 samples by processes / samples in the global batch; a penalty on the global batch is added unscaled.
@@ -19,17 +19,17 @@ from .firing import FireRates
 
 
 class Synchronised(nn.Module):
-    """A module that in training looks at the whole batch.
+    """A module whose training statistics are those of the whole batch.
 
-    `group` names the processes that share it, "" for this one alone. A name, unlike the group itself, can be copied,
-    pickled and given to an operator.
+    `group` is the name of the process group, "" for this process alone. A name, unlike the group itself, can be copied,
+    pickled and passed to an operator.
     """
 
     group: str = ""
 
 
 def synchronise(model: nn.Module, group: Any = None) -> None:
-    """Let a model train on a batch that is divided among processes: norms and fire rates take all of it.
+    """Let a model train on a batch that is divided among processes: norms and fire rates are those of the whole batch.
 
     Args:
         model: The model, the same in every process.
@@ -99,12 +99,12 @@ gathered.register_autograd(_own_row, setup_context=_save)
 
 def summed_rates(rates: FireRates, group: str) -> dict[str, Tensor]:
     """The fire rates over all processes, like `FireRates.tensors`."""
-    if not rates._fired:
+    if not rates._spikes:
         return {}
-    fired = torch.stack(list(rates._fired.values()))
-    seen = fired.new_tensor([rates._seen[name] for name in rates._fired])
+    fired = torch.stack(list(rates._spikes.values()))
+    seen = fired.new_tensor([rates._counts[name] for name in rates._spikes])
     fired, seen = summed(torch.stack((fired, seen)), group)
-    return dict(zip(rates._fired, (fired / seen.clamp(min=1)).unbind(), strict=True))
+    return dict(zip(rates._spikes, (fired / seen.clamp(min=1)).unbind(), strict=True))
 
 
 def _name(op: str, group: Any) -> str:

@@ -13,7 +13,7 @@ class Plan:
     """The schedule of a run, in steps.
 
     Attributes:
-        epoch: Steps in an epoch; sequences left over at its end are not used.
+        epoch: Steps in an epoch; its last incomplete batch is dropped.
         steps: Steps of the whole run.
         between: Steps between validations.
     """
@@ -46,10 +46,10 @@ class Plan:
         return step == self.next_validation(step - 1)
 
 
-def training(
+def training_batches(
     split: Split, config: RunConfig, plan: Plan, step: int = 0, *, rank: int = 0, world: int = 1
 ) -> Iterator[Batch]:
-    """This process's share of the batch of every step after `step`, to the end of the run."""
+    """Iterate over this process's share of each batch after `step`, to the end of the run."""
     while step < plan.steps:
         epoch, start = divmod(step, plan.epoch)
         rest = split.batches(
@@ -61,12 +61,12 @@ def training(
 
 
 def evenly_spaced(split: Split, size: int, count: int) -> Iterator[Batch]:
-    """Iterate over batches that are evenly spaced over a split in its stored order, without augmentation.
+    """Iterate over batches evenly spaced over a split in its stored order, without augmentation.
 
     Args:
         split: The split.
         size: Sequences in a batch.
-        count: The most batches.
+        count: Maximal number of batches.
     """
     whole = max(1, len(split) // size)
     count = min(count, whole)

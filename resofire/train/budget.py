@@ -10,16 +10,16 @@ from torch import nn
 from ..data import Task
 from ..models import build
 from ..models.encoder import Encoder
-from .batches import Plan, evenly_spaced, training
+from .batches import Plan, evenly_spaced, training_batches
 from .config import RunConfig
 from .evaluation import losses, predictions, score
 from .memory import require_memory
-from .optimiser import optimiser
+from .optimiser import adamw
 from .processes import training_device
 
-# Steps before the timed ones (kernels are compiled in the first), and seconds and steps after which timing ends.
-WARM_UP, SECONDS, MOST = 2, 3.0, 30
-# Share of the budget that is planned; the rest is for writing files and for what takes longer than it did here.
+# Steps before timing begins (the first compiles kernels), and seconds and steps after which it ends.
+WARM_UP_STEPS, TIMED_SECONDS, TIMED_STEPS = 2, 3.0, 30
+# Share of the budget that is planned; the rest is for writing files and for steps slower than the timed ones.
 PLANNED = 0.9
 
 
@@ -28,14 +28,14 @@ def steps_within(
 ) -> int:
     """Compute how many steps of a run fit into a budget, with their validations and the final evaluation.
 
-    The result depends on the machine and its load; a run records it in its config, so that its schedule and what a
-    resumed run computes do not.
+    The result depends on the machine and its load. A run records it in its config, so its schedule and the bits of a
+    resumed run do not depend on them.
 
     Args:
-        config: The run; `steps` and `epochs` do not matter.
+        config: The run; its `steps` and `epochs` are ignored.
         task: Its data.
         minutes: The budget.
-        validations: How many there will be; None: as often as the config says.
+        validations: The number of validations; None takes `config.validate_every`.
         evaluation: Whether the budget includes the final evaluation.
 
     Returns:
@@ -69,13 +69,13 @@ def steps_within(
 
 
 def _time_steps(config: RunConfig, task: Task, model: nn.Module) -> float:
-    """Seconds for a step, the mean over some."""
+    """Mean seconds of a training step."""
     model = copy.deepcopy(model).train()
-    optimizer = optimiser(model, config)
-    plan = Plan(len(task["train"]) // config.batch, WARM_UP + MOST, 1)
+    optimizer = adamw(model, config)
+    plan = Plan(len(task["train"]) // config.batch, WARM_UP_STEPS + TIMED_STEPS, 1)
     begun, count = time.perf_counter(), 0
-    for number, batch in enumerate(training(task["train"], config, plan)):
-        if number == WARM_UP:
+    for number, batch in enumerate(training_batches(task["train"], config, plan)):
+        if number == WARM_UP_STEPS:
             begun = time.perf_counter()
         ((logits, target),) = predictions(model, [batch])
         total, _, labels = losses(logits, target)
@@ -84,14 +84,14 @@ def _time_steps(config: RunConfig, task: Task, model: nn.Module) -> float:
         optimizer.step()
         if total.is_cuda:
             torch.cuda.synchronize()
-        count = number + 1 - WARM_UP
-        if count >= 3 and time.perf_counter() - begun > SECONDS:
+        count = number + 1 - WARM_UP_STEPS
+        if count >= 3 and time.perf_counter() - begun > TIMED_SECONDS:
             break
     return (time.perf_counter() - begun) / max(1, count)
 
 
 def _time_evaluation(config: RunConfig, task: Task, model: nn.Module) -> float:
-    """Seconds for a batch of an evaluation, the mean over some."""
+    """Mean seconds of evaluating a batch."""
     batches = [*islice(evenly_spaced(task["train"], config.batch, 3), 3)]
     score(model, batches[:1])
     begun = time.perf_counter()

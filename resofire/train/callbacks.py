@@ -38,7 +38,7 @@ class Figures:
 
 
 class Callback:
-    """Base class of callbacks. Every method is optional; any object with some of them will do.
+    """Base class of callbacks. All methods are optional; any object that has one of them is a callback.
 
     Methods are called in every process of a run (`run.rank` tells which), before the checkpoint of the step is
     written. A resumed run repeats the steps after its checkpoint, and with them the calls.
@@ -83,7 +83,7 @@ class Saver(Callback):
         self._last = time.monotonic()
 
     def on_step(self, run: "Run", figures: Figures) -> None:
-        # After the last step before a validation it is written with the validation's result, which then counts.
+        # Before a validation no checkpoint is written: `on_validation` writes it with the score.
         if run.plan.validates(run.step):
             return
         if run.stopping or time.monotonic() - self._last >= 60 * self.minutes:

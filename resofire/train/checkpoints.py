@@ -19,7 +19,7 @@ from ..atomic import write_atomic
 FOLDER = "checkpoints"
 FORMAT = 1
 KEPT = 2
-# What each must hold, and the keys of its parts that are not tensors.
+# The parts of a checkpoint with their types, and the keys that those of plain values must have.
 PARTS = {"step": int, "model": dict, "average": dict | None, "optimiser": dict, "best": dict | None, "logs": dict}
 KEYS = {"optimiser": {"state", "param_groups"}, "best": {"step", "accuracy", "loss"}, "logs": {"seconds", "since"}}
 NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.pt")
@@ -31,7 +31,7 @@ class Checkpoint(NamedTuple):
     Attributes:
         state: Its content.
         file: Its file.
-        damaged: Newer ones, which are damaged.
+        damaged: Damaged newer checkpoints.
     """
 
     state: dict[str, Any]
@@ -47,7 +47,7 @@ def listed(run: Path) -> list[Path]:
 def write(run: Path, state: dict[str, Any]) -> Path:
     """Write a checkpoint of state["step"] and keep the one before it.
 
-    Those of later steps are damaged ones that a resumed run has skipped: they are deleted.
+    Checkpoints of later steps are deleted: they are damaged ones that a resumed run has skipped.
 
     Returns:
         Its file.
@@ -80,7 +80,7 @@ def newest(run: Path) -> Checkpoint | None:
 
 
 def fault(state: dict[str, Any], model: nn.Module, *, averaged: bool, steps: int) -> str | None:
-    """Why a run cannot continue from the state of a checkpoint, such as one of another config; None: it can."""
+    """Why a run cannot continue from a checkpoint, for example because it belongs to another config; None if it can."""
     for name, kind in PARTS.items():
         if not isinstance(state.get(name), kind) or isinstance(state[name], bool):
             return f"{name} is {type(state[name]).__name__}" if name in state else f"{name} is missing"

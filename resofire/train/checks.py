@@ -1,4 +1,4 @@
-"""Checks before step 1: networks that do not fit their data, and what could not be loaded again, are refused."""
+"""Checks before step 1: refuse networks that do not fit their data, and those that could not be loaded again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,33 +28,33 @@ def require_parts(config: object, task: object, loss: object, optimizer: object,
         RunError: The first that is not.
     """
     if not isinstance(config, RunConfig):
-        raise RunError(f"train: config must be a RunConfig, got {_shown(config)}")
+        raise RunError(f"train: config must be a RunConfig, got {_describe(config)}")
     if not isinstance(task, Task):
-        raise RunError(f"train: task must be a data.Task, such as data.from_arrays returns, got {_shown(task)}")
+        raise RunError(f"train: task must be a data.Task, such as data.from_arrays returns, got {_describe(task)}")
     if loss is not None and not callable(loss):
-        raise RunError(f"train: loss must be a function of (logits, labels), got {_shown(loss)}")
+        raise RunError(f"train: loss must be a function of (logits, labels), got {_describe(loss)}")
     if optimizer is not None and not callable(optimizer):
         raise RunError(
             "train: optimizer must be a function that makes one from parameter groups, "
-            f"such as lambda groups: torch.optim.SGD(groups, lr=0.1), got {_shown(optimizer)}"
+            f"such as lambda groups: torch.optim.SGD(groups, lr=0.1), got {_describe(optimizer)}"
         )
     if not isinstance(callbacks, Sequence):
-        raise RunError(f"train: callbacks must be a list of objects, got {_shown(callbacks)}")
+        raise RunError(f"train: callbacks must be a list of objects, got {_describe(callbacks)}")
     for callback in callbacks:
         if isinstance(callback, type):
             raise RunError(f"train: callbacks must be objects, got the class {callback.__name__}; call it")
         if not any(hasattr(callback, event) for event in EVENTS):
-            raise RunError(f"train: a callback must have one of {', '.join(EVENTS)}, got {_shown(callback)}")
+            raise RunError(f"train: a callback must have one of {', '.join(EVENTS)}, got {_describe(callback)}")
 
 
 def require_optimizer(value: object) -> Optimizer:
     """Check that the user's `optimizer` returned an optimiser, and return it.
 
     Raises:
-        RunError: It is none.
+        RunError: It returned something else.
     """
     if not isinstance(value, Optimizer):
-        raise RunError(f"train: optimizer must return a torch.optim.Optimizer, got {_shown(value)}")
+        raise RunError(f"train: optimizer must return a torch.optim.Optimizer, got {_describe(value)}")
     return value
 
 
@@ -69,19 +69,19 @@ def require_step(model: nn.Module, task: Task, batch: Batch, loss: Loss | None) 
     labels = batch.labels
     if not isinstance(logits, Tensor) or logits.shape != (*labels.shape, task.classes):
         expected = [*labels.shape, task.classes]
-        raise RunError(f"train: model must return logits of shape {expected} for a batch, got {_shown(logits)}")
+        raise RunError(f"train: model must return logits of shape {expected} for a batch, got {_describe(logits)}")
     if loss is None:
         return
     logits = logits.detach().requires_grad_()
     value: object = loss(logits, labels)
     if not isinstance(value, Tensor) or value.dim() > 0:
-        raise RunError(f"train: loss must return the mean over the batch, a scalar tensor, got {_shown(value)}")
+        raise RunError(f"train: loss must return the mean over the batch, a scalar tensor, got {_describe(value)}")
     if not value.requires_grad:
         raise RunError("train: loss must be differentiable in the logits, got a tensor without gradient")
 
 
-def _shown(value: object) -> str:
-    """A value in an error: the shape of a tensor, a number as it is, the type of anything else."""
+def _describe(value: object) -> str:
+    """A value for an error message: a tensor by its shape, a number or text itself, anything else by its type."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {[*value.shape]}"
     if isinstance(value, bool | int | float | str | None):
@@ -128,7 +128,7 @@ def require_fit(config: RunConfig, task: Task, processes: int) -> None:
 
 
 def require_labels(task: Task) -> None:
-    """Refuse labels that are no class, as cross entropy needs.
+    """Refuse labels outside of the classes, which cross entropy cannot take.
 
     Raises:
         RunError: The first such label.

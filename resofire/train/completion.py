@@ -1,4 +1,4 @@
-"""A run to its end, however far it has come: begun, resumed, or only read."""
+"""Complete a run from any state: train it, resume it, or read its result."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ def complete(owner: str, config: RunConfig, task: Task, folder: Path) -> dict[st
     """Train a run in its folder, resume it if it was interrupted, or read its result if it is finished.
 
     Args:
-        owner: Who asks, for errors.
+        owner: The caller, for error messages.
         config: The run.
         task: Its data.
         folder: The run folder; one with other settings is refused.
@@ -28,17 +28,17 @@ def complete(owner: str, config: RunConfig, task: Task, folder: Path) -> dict[st
         RunError: The run cannot begin, or the folder holds another one.
         Stopped: It was interrupted; the same call resumes it.
     """
-    known = (folder / RUN).exists()
-    if known and RunConfig.from_json(read(folder)["config"]) != config:
+    exists = (folder / RUN).exists()
+    if exists and RunConfig.from_json(read(folder)["config"]) != config:
         raise RunError(f"{owner}: {folder} holds a run with other settings; move it away")
     if recorded(folder) is None:
         try:
-            if known:
+            if exists:
                 resume(folder, task)
             else:
                 train(config, task, folder)
         except Stopped as stopped:
-            # Not with its own advice: to resume the run by itself would not continue what it belongs to.
+            # `Stopped` advises to resume this run alone; here it is part of a larger command, which resumes it.
             advice = "the same command resumes it" if stopped.code == INTERRUPTED else ""
             raise Stopped(f"{folder}: {stopped.why}", stopped.code, advice) from None
     result = recorded(folder)

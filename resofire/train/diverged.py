@@ -1,4 +1,4 @@
-"""Divergence: numbers that are not finite, and the layer where they began."""
+"""Divergence: find the first number that is not finite, and stop the run with its name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -73,10 +73,10 @@ def _first_output(model: nn.Module, batch: Batch) -> str | None:
 
         return look
 
-    # On leaves: with hooks on its parts a fused block runs them one by one, so that the part can be named.
+    # Hooks on its leaves make a fused block run part by part, so that the part can be named.
     leaves = [(name, module) for name, module in model.named_modules() if not [*module.children()]]
     hooks = [module.register_forward_hook(hook(name)) for name, module in leaves]
-    # In evaluation no process waits for another; perhaps only this one is here.
+    # In evaluation mode no process waits for the others, which may not be here.
     model.eval()
     try:
         logits = call(model, batch)

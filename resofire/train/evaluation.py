@@ -1,4 +1,4 @@
-"""Evaluation: correct answers counted one by one, fire rates, recalibrated norms, and the result of a run."""
+"""Evaluation: accuracy as exact counts, fire rates, recalibrated norms, and the result of a run."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from ..data.task import IGNORED, SPLITS
 from ..nn import BatchNorm, fire_rates
 
 RESULT = "result.json"
-FIGURES = {"accuracy", "correct", "loss", "fire_rates", "mean_fire_rate", "parameters"}
+RESULT_KEYS = {"accuracy", "correct", "loss", "fire_rates", "mean_fire_rate", "parameters"}
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -67,7 +67,7 @@ def losses(
 
     Args:
         logits: [..., classes].
-        labels: [...]; IGNORED ones count in nothing.
+        labels: [...]; IGNORED ones are left out of all three results.
         loss: Mean loss of a batch, called as loss(logits, labels); None is cross entropy.
         smoothing: Label smoothing of cross entropy.
         weights: Weight of each class in cross entropy, [classes]; None: all 1.
@@ -83,7 +83,7 @@ def losses(
             label_smoothing=smoothing, ignore_index=IGNORED,
         )  # fmt: skip
     else:
-        # Most means of nothing are NaN.
+        # The mean over an empty batch is NaN in most losses.
         total = loss(logits, labels) * count if count else 0.0 * logits.sum()
     return total, (flat.argmax(-1) == target).sum(), count
 
@@ -131,8 +131,8 @@ def _by_class(logits: Tensor, labels: Tensor) -> Tensor:
 def recalibrate(model: nn.Module, batches: Iterable[Batch]) -> None:
     """Replace the running statistics of a model's norms by their means over batches; leaves it in evaluation mode.
 
-    In training these are statistics of augmented sequences and of weights that keep changing. What is validated and
-    shipped sees sequences without augmentation, often through averaged weights.
+    During training the running statistics are those of augmented sequences and changing weights. The network that is
+    validated and shipped sees unaugmented sequences, often through averaged weights.
 
     Args:
         model: The model.
@@ -160,10 +160,10 @@ def recalibrate(model: nn.Module, batches: Iterable[Batch]) -> None:
 
 
 def evaluate(model: nn.Module, task: Task, batch: int) -> dict[str, Any]:
-    """Evaluate a model on every split of a task, as any later evaluation will: same batches, same order.
+    """Evaluate a model on every split of a task, always on the same batches in the same order.
 
-    Of the training split the first batches are used, no more than the test split has. Fire rates are those of the
-    test split (of the last one, if there is none), the loss is cross entropy.
+    The training split is evaluated on its first batches, as many as the test split has. Fire rates are those of the
+    test split, or of the last split if there is no test split. The loss is cross entropy.
 
     Args:
         model: A trained network.
@@ -171,8 +171,8 @@ def evaluate(model: nn.Module, task: Task, batch: int) -> dict[str, Any]:
         batch: Sequences in a batch.
 
     Returns:
-        task, accuracy, correct ([correct, count]) and loss by split, fire_rates by layer, mean_fire_rate, parameters;
-        of a network that has names for its classes, also classes, [correct, count] of each in the last split.
+        task; accuracy, correct ([correct, count]) and loss by split; fire_rates by layer; mean_fire_rate; parameters.
+        If the network has class names, also classes: [correct, count] of each class in the last split.
     """
     splits = {name: task.splits[name] for name in SPLITS if name in task.splits}
     limit = -(-len(splits["test"]) // batch) if "test" in splits else None
@@ -203,11 +203,11 @@ def recorded(run: str | os.PathLike[str]) -> dict[str, Any] | None:
         result = json.loads((Path(run) / RESULT).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return result if isinstance(result, dict) and result.keys() >= FIGURES else None
+    return result if isinstance(result, dict) and result.keys() >= RESULT_KEYS else None
 
 
 def report(run: Path, result: dict[str, Any]) -> str:
-    """A result as plain lines; accuracies come last, such as `  test  86.52 %  21,630 of 25,000`.
+    """Format a result as plain lines; the last are accuracies such as `  test  86.52 %  21,630 of 25,000`.
 
     Args:
         run: The folder of the run, for the first line.

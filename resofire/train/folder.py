@@ -1,4 +1,4 @@
-"""The run folder as a place on disk: created without races, locked before the first write."""
+"""The run folder on disk: created without races, locked before the first write."""
 
 import json
 import os
@@ -39,10 +39,10 @@ def new_folder(base: str | os.PathLike[str]) -> Path:
 
 
 def require_empty(folder: Path) -> None:
-    """Refuse a run folder that has something in it, or is none.
+    """Refuse a run folder that is not new or empty.
 
     Raises:
-        RunError: It must be new or empty.
+        RunError: It contains files, or is not a folder.
     """
     try:
         others = folder.is_dir() and any(file.name != LOCK for file in folder.iterdir())
@@ -55,11 +55,11 @@ def require_empty(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, *, create: bool = False) -> Iterator[None]:
-    """Keep two processes from writing into one run. To be entered before the first write.
+    """Context manager that keeps two processes from writing into one run; enter it before the first write.
 
     Args:
         folder: The run folder.
-        create: Create it; if the block raises and leaves nothing in it, a new folder is removed again.
+        create: Create it. If the block raises and leaves it empty, a folder created here is removed.
 
     Raises:
         RunError: Another process has the lock, or the folder cannot be written.
@@ -78,12 +78,12 @@ def locked(folder: Path, *, create: bool = False) -> Iterator[None]:
                 folder.rmdir()
         raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
     try:
-        # Half-written files of a process that was killed.
+        # Partial files of a process that was killed.
         for part in folder.glob(".*.part"):
             part.unlink(missing_ok=True)
         yield
     except Exception:
-        # While the lock is ours, so that nobody else has begun to write.
+        # While we hold the lock, so that no other process has begun to write.
         if [file.name for file in folder.iterdir()] == [LOCK]:
             with suppress(OSError):
                 (folder / LOCK).unlink()

@@ -24,9 +24,13 @@ COLUMNS = ("step", "epoch", "split", *MEANS, "tokens", "seconds")
 
 
 class Logs(Callback):
-    """Writes a row of training figures every `every` steps, means of the steps since the last, and one per validation.
+    """Writes the mean training figures every `every` steps, and the score of each validation.
 
-    Rows after `step` are dropped; `state` is what `state()` returned when the checkpoint of this step was written.
+    Args:
+        run: The run folder.
+        step: The step at which the run begins or resumes; rows after it are dropped.
+        state: The `state()` in the checkpoint of this step; None at the beginning.
+        every: Steps between rows.
     """
 
     def __init__(self, run: Path, step: int = 0, state: dict[str, Any] | None = None, every: int = 20) -> None:
@@ -34,7 +38,7 @@ class Logs(Callback):
         self._begun = time.monotonic()
         self._seconds: float = 0.0 if state is None else state["seconds"]
         self._since: list[list[float]] = [] if state is None else list(state["since"])
-        _cut(self.file, step)
+        _drop_rows_after(self.file, step)
         # A file of its own for each start, even within one second; purge_step hides what a resumed run repeats.
         self._events = SummaryWriter(
             str(run / "tensorboard"), purge_step=step, flush_secs=10, filename_suffix=f".{time.time_ns()}"
@@ -79,8 +83,8 @@ def _short(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _cut(file: Path, step: int) -> None:
-    """Drop the rows after a step and any damaged one; write the head of a new file."""
+def _drop_rows_after(file: Path, step: int) -> None:
+    """Drop rows after a step and damaged rows; write the header of a new file."""
     rows: list[list[str]] = []
     if file.exists():
         lines = file.read_bytes().decode(errors="replace").splitlines(keepends=True)

@@ -1,7 +1,7 @@
 """The training loop: steps and validations. Fabric provides devices, processes and precision.
 
-Every random draw depends on (seed, step, rank), the learning rate and the batch on the step: the state of a run is its
-step, weights and optimiser, nothing else.
+Every random draw depends on (seed, step, rank) only, the learning rate and the batch on the step only. So the state of
+a run is its step, weights and optimiser, nothing else.
 """
 
 import logging
@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from ..data import Batch, Task
 from ..data.task import IGNORED
 from ..nn import fire_rates, synchronise
-from . import batches
+from .batches import Plan, evenly_spaced, training_batches
 from .callbacks import Figures, notify
 from .config import RunConfig
 from .diverged import Diverged, first_nonfinite_layer
@@ -52,7 +52,7 @@ class Run:
     optimizer: Optimizer
     average: Average | None = None
 
-    def __init__(self, folder: Path, config: RunConfig, plan: batches.Plan, model: nn.Module) -> None:
+    def __init__(self, folder: Path, config: RunConfig, plan: Plan, model: nn.Module) -> None:
         self.folder, self.config, self.plan, self.model = folder, config, plan, model
         self.step = 0
         self.best: dict[str, Any] | None = None
@@ -68,7 +68,8 @@ class Run:
 class Objective(nn.Module):
     """A network and its loss as one module, so that data parallel training sees the whole forward pass.
 
-    Networks with `penalised` add their penalty; of any other, fire rates are those of the neurons in it.
+    The penalty and the fire rates come from the network's `penalised`. Without it there is no penalty, and fire rates
+    are measured by hooks.
     """
 
     def __init__(self, model: nn.Module, loss: Loss | None, config: RunConfig) -> None:
@@ -93,10 +94,12 @@ class Objective(nn.Module):
 def launch(devices: int, explain: Callable[[bool], None]) -> tuple[Fabric, Children | None]:
     """Start the processes of a run, or join those that torchrun started.
 
-    `explain` writes why the run ends if a process that was started here ends too early, see `Children`.
+    Args:
+        devices: Processes on this machine (CPU) or GPUs.
+        explain: Prints why the run ends if a process started here ends too early; see `Children`.
 
     Returns:
-        Fabric, and the processes that were started here, if any.
+        Fabric, and the processes that were started here; None if there are none.
     """
     for name in ("lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -141,13 +144,13 @@ def fit(
     notify(callbacks, "on_start", run)
     signals.deferred = True
     try:
-        for batch in batches.training(train, config, plan, run.step, rank=run.rank, world=run.world):
+        for batch in training_batches(train, config, plan, run.step, rank=run.rank, world=run.world):
             figures = _step(run, fabric, objective, optimizer, fabric.to_device(batch), signals)
             notify(callbacks, "on_step", run, figures)
             if plan.validates(run.step):
                 if config.recalibrate:
                     # Every process uses the same batches, so that all get the same statistics.
-                    recalibrate(run.chosen, batches.evenly_spaced(train, config.batch, config.recalibrate))
+                    recalibrate(run.chosen, evenly_spaced(train, config.batch, config.recalibrate))
                 result = _validate(run, task, signals, loss)
                 notify(callbacks, "on_validation", run, result)
                 run.model.train()
@@ -170,7 +173,7 @@ def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch
     optimizer.zero_grad()
     fabric.backward(objective_loss)
     norm = float(nn.utils.clip_grad_norm_(run.model.parameters(), config.clip or math.inf))
-    # The gradients have been exchanged: if the norm is not finite in one process, it is so in all.
+    # Gradients have been exchanged, so the norm is the same in all processes: all raise, or none.
     if not math.isfinite(norm):
         raise Diverged(run.step + 1, first_nonfinite_layer(run.model, batch))
     optimizer.step()
@@ -188,14 +191,14 @@ def _step(run: Run, fabric: Fabric, objective: Any, optimizer: Any, batch: Batch
 
 
 def _validate(run: Run, task: Task, signals: StopSignals, loss: Loss | None) -> Score:
-    """The score of `run.chosen` over all processes, each of which evaluates some of the batches."""
+    """Evaluate `run.chosen`; the batches are divided among the processes and the scores summed."""
     config = run.config
     split = task.splits["train" if config.select == "last" else config.select]
     mine = score(run.chosen, islice(split.batches(config.batch), run.rank, None, run.world), loss=loss)
     sums = torch.tensor([mine.loss, mine.correct, mine.count, signals.requested], dtype=torch.float64)
     total, correct, count, stop = _summed(run, sums).tolist()
     run.stopping = bool(stop)
-    # Fire rates are measured by each process on its own share.
+    # Fire rates are those of this process's share.
     return Score(int(correct), int(count), total, mine.rates)
 
 

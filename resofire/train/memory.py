@@ -1,7 +1,7 @@
-"""Estimate whether a run fits into memory, before its network is built: the kernel kills without a message.
+"""Refuse a run that does not fit into memory before its network is built: the kernel would kill it without a message.
 
-The estimate is a lower bound: what it refuses could not have run. It counts weights, gradients, moments and averages,
-and of one batch what the neurons save for the backward pass.
+The estimate is a lower bound, so a run that is refused could not have worked. It counts weights, gradients, moments
+and averages, and what the neurons save of one batch for the backward pass.
 """
 
 import os
@@ -20,15 +20,15 @@ from .config import RunConfig
 from .processes import training_device
 from .record import RunError
 
-# Deeper networks are extrapolated: building each block takes time, even without memory for its weights.
+# Deeper networks are extrapolated: building blocks takes time, even on the meta device.
 DEPTH = 16
-# Of the objects of one block, whatever its width.
+# Bytes of the Python objects of one block, whatever its width.
 BLOCK = 10_000
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 class Size(NamedTuple):
-    """The size of a network: numbers in its weights, numbers that it saves in each time step, bytes of objects."""
+    """The size of a network: number of weights, numbers saved per time step, bytes of Python objects."""
 
     weights: int
     saved: int
@@ -55,7 +55,7 @@ def require_memory(config: RunConfig, task: Task, processes: int, share: float, 
     copies = 4 + (config.ema is not None)
     needed = processes * (4 * copies * size.weights + size.objects) + 4 * steps * size.saved
     if training_device().type != "cpu":
-        # Only the building of the network happens here.
+        # The CPU only holds the weights while the network is built.
         needed = 4 * size.weights
     if needed > free:
         raise RunError(
@@ -65,10 +65,10 @@ def require_memory(config: RunConfig, task: Task, processes: int, share: float, 
 
 
 def network_size(config: NetworkConfig) -> Size:
-    """The size of the network of a config, without memory for it.
+    """The size of the network of a config, computed without allocating it.
 
     Raises:
-        RunError: The config makes no network.
+        RunError: No network can be built from the config.
     """
     if not isinstance(config, EncoderConfig) or config.depth <= DEPTH:
         return _outlined(config)
@@ -77,7 +77,7 @@ def network_size(config: NetworkConfig) -> Size:
 
 
 def available() -> int | None:
-    """Bytes of memory that a process can get: free, swap, within the limit of a container; None: unknown."""
+    """Bytes of memory that a process can get: free and swap, within the limit of its container; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
         fields = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
@@ -99,7 +99,7 @@ def _outlined(config: NetworkConfig) -> Size:
         with torch.device("meta"):
             return _size_of(config.build())
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        # Such as a weight with more bytes than an integer can count.
+        # For example a weight whose size overflows an integer.
         text = " ".join(str(error).partition("Exception raised from")[0].split())[:400]
         raise RunError(f"train: model cannot be built: {text}") from None
 

@@ -12,20 +12,20 @@ from ..nn import Neuron, SpatialNeuron
 from .config import RunConfig
 
 BETAS = (0.9, 0.999)
-# What AdamW keeps of each parameter, in its shape.
+# The state of AdamW that has the shape of the parameter.
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def groups(model: nn.Module, config: RunConfig) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, config: RunConfig) -> list[dict[str, Any]]:
     """Split the parameters of a model into groups by the modules they belong to.
 
     - weights: matrices, with weight decay.
-    - plain: biases, norms and embeddings, without.
-    - neurons: everything but matrices that belongs directly to a `nn.Neuron` or `nn.SpatialNeuron`, and what a module
-      names in a class attribute `neuron_parameters` (amplitudes); at `neuron_lr`, without weight decay.
+    - plain: biases, norms and embeddings, without weight decay.
+    - neurons: all parameters of a `nn.Neuron` or `nn.SpatialNeuron` itself except matrices, and those that a module
+      names in its class attribute `neuron_parameters` (amplitudes); at `neuron_lr`, without weight decay.
 
     Returns:
-        The groups that have parameters. `highest` is the highest learning rate of a group.
+        The groups that are not empty. `highest` is the highest learning rate of a group.
     """
     neuron, embeddings = set(), set()
     for module in model.modules():
@@ -36,7 +36,7 @@ def groups(model: nn.Module, config: RunConfig) -> list[dict[str, Any]]:
         if isinstance(module, nn.Embedding):
             embeddings.add(id(module.weight))
     members: dict[str, list[nn.Parameter]] = {"weights": [], "plain": [], "neurons": []}
-    # In the order of the model: the state of an optimiser goes by position.
+    # In the order of the model: the state of an optimiser is saved by position.
     for parameter in model.parameters():
         plain = parameter.dim() < 2 or id(parameter) in embeddings
         members["neurons" if id(parameter) in neuron else "plain" if plain else "weights"].append(parameter)
@@ -52,9 +52,9 @@ def groups(model: nn.Module, config: RunConfig) -> list[dict[str, Any]]:
     ]
 
 
-def optimiser(model: nn.Module, config: RunConfig) -> AdamW:
-    """AdamW over the groups of a model."""
-    return AdamW(groups(model, config), lr=config.lr, betas=BETAS, fused=True)
+def adamw(model: nn.Module, config: RunConfig) -> AdamW:
+    """AdamW over the parameter groups of a model."""
+    return AdamW(parameter_groups(model, config), lr=config.lr, betas=BETAS, fused=True)
 
 
 def lr_factor(step: int, steps: int, config: RunConfig) -> float:
@@ -69,7 +69,7 @@ def lr_factor(step: int, steps: int, config: RunConfig) -> float:
 def set_lr(optimizer: Optimizer, factor: float) -> None:
     """Set the learning rate of each group to this factor times its highest."""
     for group in optimizer.param_groups:
-        # An optimiser of the user's own may have made groups of its own.
+        # An optimiser of the user's own may have groups without `highest`.
         group["lr"] = group.setdefault("highest", group["lr"]) * factor
 
 

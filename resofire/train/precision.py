@@ -1,4 +1,4 @@
-"""The type of the blocks' gradient products in a run: what the config asks for, and what this CPU has."""
+"""The type of the blocks' gradient products: the config's setting, resolved for this CPU."""
 
 import sys
 from typing import Any
@@ -25,7 +25,7 @@ def apply_gradient_dtype(model: nn.Module, value: str) -> str:
 
 
 def resume_gradient_dtype(model: nn.Module, run: dict[str, Any], *, first: bool) -> str:
-    """Set the type that a run was begun with, and return the one that is used; the first process warns of a change.
+    """Set the type that a run was begun with if this CPU has it, and return the type used; `first` warns of a change.
 
     On a CPU without bfloat16 the run continues in float32: its bits are then not those of an uninterrupted run.
     """

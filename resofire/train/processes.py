@@ -1,4 +1,4 @@
-"""The processes of a run: which one this is, whether the others still live, and the signals that stop it."""
+"""The processes of a run: ranks, watching whether the others are alive, and the signals that stop a run."""
 
 import os
 import signal
@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Where the first process leaves its number for those that it starts.
+# Environment variable with the first process's id, for those that it starts.
 PARENT = "RESOFIRE_PARENT"
-# Seconds that a process whose connections have closed may take to exit.
+# Seconds that a process may take to exit after its connections have closed.
 PATIENCE = 10.0
 
 
@@ -40,9 +40,9 @@ def training_device() -> torch.device:
 
 
 def end_with_the_first() -> None:
-    """Have the processes that the first one starts end when it does, even while they still wait for it to connect.
+    """Make processes started by the first one exit when it does, even while they wait for it to connect.
 
-    Called in each before they connect. Under torchrun, which ends all of them by itself, nothing happens.
+    Call it in each process before connecting. Under torchrun it does nothing: torchrun ends all processes itself.
     """
     if rank() == 0:
         os.environ[PARENT] = str(os.getpid())
@@ -92,14 +92,15 @@ class StopSignals:
 
 
 class Children:
-    """The processes that this one starts. If one ends too early, a thread ends this one, too, with a sentence.
+    """The child processes that this one starts. If one ends too early, a thread explains why and exits this process.
 
     While it connects, this process waits inside torch, where neither a signal nor an exception reaches it. Fabric's own
-    observer would kill it without a word.
+    observer would kill it without a message.
 
     Args:
-        started: The launcher's list, into which it puts them. They are taken out of it, so that Fabric observes nobody.
-        explain: Writes why this process ends; called with whether the child was interrupted by the user.
+        started: The list to which Fabric's launcher appends the processes. They are removed from it, so that Fabric
+            does not observe them.
+        explain: Prints why this process ends; called with whether the user interrupted the child.
     """
 
     def __init__(self, started: list[Any], explain: Callable[[bool], None]) -> None:
@@ -109,20 +110,21 @@ class Children:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def connect(self) -> None:
-        """All have connected: from now on this process learns by itself that one is lost, in the next exchange."""
+        """Called when all have connected; from then on the next exchange fails if one is lost."""
         self._take()
         self._connected.set()
 
     def close(self) -> None:
-        """The run has ended, and so may they."""
+        """Called when the run has ended; from then on children may end."""
         self._closed.set()
         self._connected.set()
 
     def ended(self) -> bool:
-        """Whether one has ended."""
+        """Whether a child has ended."""
         return any(child.poll() is not None for child in self.processes)
 
     def _take(self) -> None:
+        """Move new processes from the launcher's list to `processes`."""
         while self._started:
             self.processes.append(self._started.pop(0))
 
@@ -132,24 +134,25 @@ class Children:
             if self.ended():
                 break
         else:
-            # An exchange between GPUs would wait for ever for one that has failed.
+            # An exchange between GPUs would wait forever for a process that has failed.
             while not any(child.poll() for child in self.processes):
                 if self._closed.wait(1.0):
                     return
             if self._closed.wait(3 * PATIENCE):
                 return
-        # One that was interrupted leaves the message to this process.
+        # A child that was interrupted prints nothing: this process does.
         interrupted = all(child.poll() in (None, 0, 130, 143) for child in self.processes)
         self._explain(interrupted)
         os._exit(130 if interrupted else 1)
 
 
 class Peers:
-    """The other processes of a distributed run. Gloo reports a lost connection as a plain RuntimeError, so whether
-    one of them has ended is looked up instead.
+    """The other processes of a distributed run.
+
+    Gloo reports a lost connection as a plain RuntimeError, so `ended` asks the system whether one is gone.
 
     Args:
-        children: The processes that this one started.
+        children: The processes that this one started, as `Children.processes`.
     """
 
     def __init__(self, children: Any = ()) -> None:
@@ -160,7 +163,7 @@ class Peers:
         self._pids = [pid for host, pid in everyone if host == mine[0] and pid != mine[1]]
 
     def ended(self, seconds: float = PATIENCE) -> bool:
-        """Whether a process of this machine has ended; waits some seconds for one that is just exiting."""
+        """Whether a process on this machine has ended; waits up to `seconds` for one that is exiting."""
         until = time.monotonic() + seconds
         while not self._one_is_gone():
             if time.monotonic() >= until:
@@ -169,7 +172,7 @@ class Peers:
         return True
 
     def _one_is_gone(self) -> bool:
-        # A child that has ended keeps its number until it is polled; one whose parent ended gets another parent.
+        # A child that has ended keeps its id until it is polled; a process whose parent has ended gets a new parent.
         if os.getppid() != self._parent or any(child.poll() is not None for child in self._children):
             return True
         return os.name != "nt" and not all(_exists(pid) for pid in self._pids)

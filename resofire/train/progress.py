@@ -1,4 +1,4 @@
-"""The progress display on stderr: a live bar (rich) in a terminal, a plain line now and then elsewhere."""
+"""The progress display on stderr: a live bar (rich) in a terminal, elsewhere a plain line once a minute."""
 
 import shlex
 import time
@@ -19,16 +19,16 @@ from .evaluation import Score
 if TYPE_CHECKING:
     from .loop import Run
 
-# Seconds between plain lines, and between updates of the live one.
-QUIET = 60.0
-LIVELY = 0.1
-# Columns from which on there is room for a short bar, and for a long one.
-WIDE, ROOMY = 60, 110
-# Validations that the trend shows: in less room, and in more.
-TREND = (8, 16)
+# Seconds between plain lines, and between updates of the live line.
+PLAIN_INTERVAL = 60.0
+LIVE_INTERVAL = 0.1
+# Least width of the terminal, in columns, for a short bar and for a long one.
+SHORT_BAR_WIDTH, LONG_BAR_WIDTH = 60, 110
+# Validations that the trend shows with a short bar, and with a long one.
+TREND_LENGTHS = (8, 16)
 LEVELS = "▁▂▃▄▅▆▇█"
-# Share of the latest step in the running means of loss, accuracy and fire rate.
-FRESH = 0.05
+# Weight of the latest step in the running means of loss, accuracy and fire rate.
+SMOOTHING = 0.05
 
 
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
@@ -36,7 +36,7 @@ _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Inside it, runs show no progress."""
+    """Context manager: runs inside it show no progress."""
     token = _SILENT.set(True)
     try:
         yield
@@ -69,7 +69,7 @@ class Display(Callback):
             self._line(Text(f"watch it with: resofire watch {shlex.quote(str(self.folder))}", style="dim"))
             # In a narrow window the figures need the room of the bar.
             bar = BarColumn(bar_width=20 if self._roomy else 8)
-            bars: list[ProgressColumn] = [bar] if self._console.width >= WIDE else []
+            bars: list[ProgressColumn] = [bar] if self._console.width >= SHORT_BAR_WIDTH else []
             if not self._console.options.ascii_only:
                 bars.append(TextColumn("{task.fields[trend]}", markup=False, style="cyan"))
             # Refreshed by hand: a thread that redraws would take turns with the training's own.
@@ -83,9 +83,10 @@ class Display(Callback):
             self._bar.start()
 
     def on_step(self, run: "Run", figures: Figures) -> None:
-        self._weight = (1 - FRESH) * self._weight + FRESH
+        self._weight = (1 - SMOOTHING) * self._weight + SMOOTHING
         latest = (figures.loss, figures.accuracy, figures.fire_rate)
-        self._means = [(1 - FRESH) * mean + FRESH * value for mean, value in zip(self._means, latest, strict=True)]
+        pairs = zip(self._means, latest, strict=True)
+        self._means = [(1 - SMOOTHING) * mean + SMOOTHING * value for mean, value in pairs]
         now = time.monotonic()
         if not self._begun:
             # The first step is not timed: kernels are compiled in it.
@@ -94,7 +95,7 @@ class Display(Callback):
             self._tokens += figures.tokens
         live = self._bar is not None
         # The last step before a validation is always shown: its line stays for a while.
-        if now - self._shown >= (LIVELY if live else QUIET) or (live and run.plan.validates(run.step)):
+        if now - self._shown >= (LIVE_INTERVAL if live else PLAIN_INTERVAL) or (live and run.plan.validates(run.step)):
             self._shown = now
             if self._bar is None:
                 self._line(f"{self._where(run)}: {self._figures(run, now)}")
@@ -111,18 +112,18 @@ class Display(Callback):
         figures = self._figures(run, self._shown)
         line = Text.assemble(f"{self._where(run)}: {split} ", figure, f", training {figures}")
         if self._bar is not None:
-            # What does not fit the window is left out from the end on; the live line has the rest.
+            # Figures that do not fit the window are dropped, the last ones first; the live line shows them.
             while figures and line.cell_len > self._console.width:
                 figures = figures.rpartition(", ")[0]
                 parts = (f", {figures}" if figures else "",)
                 line = Text.assemble(f"epoch {run.step / run.plan.epoch:.3g}: {split} ", figure, *parts)
-            trend = sparkline(self._scores[-TREND[self._roomy] :])
+            trend = sparkline(self._scores[-TREND_LENGTHS[self._roomy] :])
             self._bar.update(self._bar.task_ids[0], trend=f"{split} {trend}" if self._roomy else trend)
         self._line(line)
 
     @property
     def _roomy(self) -> bool:
-        return self._console.width >= ROOMY
+        return self._console.width >= LONG_BAR_WIDTH
 
     def close(self) -> None:
         """Remove the live line."""
@@ -150,10 +151,10 @@ class Display(Callback):
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Values as bars of a letter each, from the lowest to the highest of them."""
+    """Values as a line of block characters, scaled from the lowest value to the highest."""
     low, high = min(values), max(values)
-    places = (round((value - low) / (high - low) * (len(LEVELS) - 1)) if high > low else 0 for value in values)
-    return "".join(LEVELS[place] for place in places)
+    levels = (round((value - low) / (high - low) * (len(LEVELS) - 1)) if high > low else 0 for value in values)
+    return "".join(LEVELS[level] for level in levels)
 
 
 def _count(number: float) -> str:

@@ -25,9 +25,9 @@ from .evaluation import predictions
 from .processes import training_device
 
 RUN = "run.json"
-# Records without a format are of the first one, which has neither `source` nor `own`.
+# Records without a format have format 1, which lacks `source` and `own`.
 FORMAT = 2
-# Parts of a record that are read again, and what each must be.
+# Parts of a record that are read back: type, and description for the error.
 PARTS: dict[str, tuple[Any, str]] = {
     "data": (dict, "a fingerprint for each split"),
     "own": (dict | None, "the names of the user's own parts"),
@@ -67,7 +67,7 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _require_parts(record: dict[str, Any]) -> None:
-    """Check the parts of a record, which a damaged file may have as anything that JSON has."""
+    """Check the types of the parts: in a damaged file they may be any JSON value."""
     for name, (kind, content) in PARTS.items():
         if name in record and not isinstance(record[name], kind):
             raise ValueError(f"{name} must be {content}, got {record[name]!r}")
@@ -84,7 +84,7 @@ def _require_parts(record: dict[str, Any]) -> None:
 def manifest(
     config: RunConfig, model: nn.Module, task: Task, devices: int, own: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The record of a run that begins; `own` has the names of the user's parts, which resuming needs again."""
+    """The record of a new run; `own` names the user's parts, which must be passed again to resume."""
     return {
         "format": FORMAT,
         "config": config.to_json(),
@@ -101,7 +101,7 @@ def manifest(
 
 
 def sample(split: Split) -> Batch:
-    """A batch of two sequences, or of the only one."""
+    """A batch of the first two sequences, or of the only one."""
     return next(iter(split.batches(min(2, len(split)))))
 
 
@@ -134,7 +134,7 @@ def input_range(task: Task) -> list[tuple[float, float]] | None:
 
 
 def conditions(devices: int) -> dict[str, Any]:
-    """The conditions that the bits of a run depend on besides its config; recorded again at each resume."""
+    """What the bits of a run depend on besides its config; recorded again at each resume."""
     return {
         "versions": {
             "resofire": __version__,
@@ -169,7 +169,7 @@ def commit() -> str | None:
 
 @torch.no_grad()
 def backends(model: nn.Module, batch: Batch, device: torch.device) -> dict[str, list[str]]:
-    """The backends that each operator chooses for a batch such as this one; moves the model to the device."""
+    """The backends that each operator chooses for such a batch; moves the model to the device."""
     chosen: dict[str, list[str]] = {}
     with registry.watching() as calls:
         for _ in predictions(model.eval().to(device), [batch]):

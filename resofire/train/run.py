@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from ..data import Task, statistics
 from ..models import build
 from ..models.encoder import Encoder
-from ..models.storage import WEIGHTS, StorageError, find, load, save
+from ..models.storage import StorageError, find, load, save
 from ..ops import retain_buffers
 from . import checkpoints
 from .batches import Plan
@@ -39,16 +39,19 @@ from .checks import (
 )
 from .config import RunConfig
 from .diverged import Diverged
-from .evaluation import RESULT, Loss, evaluate, recorded
+from .evaluation import RESULT, Loss, evaluate
 from .folder import clear, locked, require_empty, write_json
 from .memory import require_memory
-from .optimiser import MOMENTS
 from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Children, Interrupted, Peers, StopSignals, on_this_machine, rank, world
-from .record import RUN, RunError, conditions, fingerprints, manifest, read, sample, source_line
-from .source import FILE, save_arrays
+from .record import RUN, RunError, conditions, manifest, read, sample, source_line
+from .restore import newest_state, require_same, require_unfinished, restore_optimizer
+from .source import DATA, save_arrays
 
-LOST = "another process of the run has ended"
+if TYPE_CHECKING:
+    from .loop import Run
+
+PROCESS_ENDED = "another process of the run has ended"
 
 
 class Stopped(Exception):
@@ -115,11 +118,7 @@ def train(
     require_parts(config, task, loss, optimizer, callbacks)
     folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
     devices = on_this_machine(devices)
-    require_fit(config, task, world(devices))
-    if loss is None:
-        require_labels(task)
-    require_memory(config, task, devices, devices / world(devices), model)
-    plan, network = _begin(config, task, own)
+    plan, network = _build(config, task, own, devices)
     _load_initial(network, config, own)
     try:
         gradient_dtype = apply_gradient_dtype(network, config.gradient_dtype)
@@ -132,13 +131,13 @@ def train(
         require_step(network, task, sample(task.splits["train"]), loss)
         record = {**manifest(config, network, task, devices, own.names()), "gradient_dtype": gradient_dtype}
     except (RuntimeError, ValueError, TypeError) as error:
-        # Such as a backend that cannot run this network, or a mistake in a user's own module.
+        # For example a backend that cannot run this network, or an error in a user's own module.
         raise RunError(f"{error}{source_line(error)}") from error
     with locked(folder, create=True):
         require_empty(folder)
         try:
             if save_arrays(folder, task):
-                record["source"] = {**(task.source or {}), "arrays": FILE}
+                record["source"] = {**(task.source or {}), "arrays": DATA}
             elif task.source is None:
                 print(
                     f"the arrays of {task.name} are too large to be saved with the run (64 MB): evaluate and "
@@ -147,14 +146,14 @@ def train(
                 )
             write_json(folder / RUN, record)
         except OSError as error:
-            (folder / FILE).unlink(missing_ok=True)
+            (folder / DATA).unlink(missing_ok=True)
             raise RunError(f"train: out {folder} cannot be written: {error.strerror}") from None
         try:
             return _execute(config, task, folder, devices=devices, own=own, plan=plan, model=network)
         except Stopped:
             raise
         except Exception:
-            # A mistake in a user's own part, say: without a checkpoint there is nothing to resume.
+            # For example an error in a user's own part. Without a checkpoint there is nothing to resume.
             if not any(map(checkpoints.step_of, checkpoints.listed(folder))):
                 clear(folder)
             raise
@@ -187,37 +186,38 @@ def resume(
     config = RunConfig.from_json(record["config"])
     require_parts(config, task, loss, optimizer, callbacks)
     folder, own = Path(folder), UserParts(model, loss, optimizer, tuple(callbacks))
-    _require_unfinished(folder, config)
-    _require_same(folder, record, task, own)
+    require_unfinished(folder, config)
+    require_same(folder, record, task, own.names())
     devices = on_this_machine(devices or record["devices"])
-    require_fit(config, task, world(devices))
-    if loss is None:
-        require_labels(task)
-    require_memory(config, task, devices, devices / world(devices), model)
-    plan, network = _begin(config, task, own)
+    plan, network = _build(config, task, own, devices)
     gradient_dtype = resume_gradient_dtype(network, record, first=rank() == 0)
     with locked(folder) if rank() == 0 else nullcontext():
         if rank() == 0:
-            _require_unfinished(folder, config)
-        state = _newest(folder, config, plan, network)
+            require_unfinished(folder, config)
+        state = newest_state(folder, config, plan, network)
         if state is None and model is None and "model" in (record.get("own") or {}):
             raise RunError(f"resume: {folder} has no checkpoint and was begun with its own model; pass model= again")
         if state is None:
             _load_initial(network, config, own)
         if rank() == 0:
-            now = {
-                "step": 0 if state is None else state["step"],
-                **conditions(devices),
-                "gradient_dtype": gradient_dtype,
-            }
-            # Of a finished run that lost its network, or damaged.
+            step = 0 if state is None else state["step"]
+            resumption = {"step": step, **conditions(devices), "gradient_dtype": gradient_dtype}
+            # There is a result if it is damaged, or if the run had finished and then lost its network.
             (folder / RESULT).unlink(missing_ok=True)
-            write_json(folder / RUN, {**record, "resumed": [*record.get("resumed", ()), now]})
+            write_json(folder / RUN, {**record, "resumed": [*record.get("resumed", ()), resumption]})
         return _execute(config, task, folder, devices=devices, own=own, plan=plan, model=network, state=state)
 
 
-def _begin(config: RunConfig, task: Task, own: UserParts) -> tuple[Plan, nn.Module]:
-    """The plan of a run and its network, with the initial weights of the seed or the user's own."""
+def _build(config: RunConfig, task: Task, own: UserParts, devices: int) -> tuple[Plan, nn.Module]:
+    """The plan of a run and its network, with the initial weights of the seed or the user's own.
+
+    Raises:
+        RunError: The config, the data and the network do not fit each other or this machine.
+    """
+    require_fit(config, task, world(devices))
+    if own.loss is None:
+        require_labels(task)
+    require_memory(config, task, devices, devices / world(devices), own.model)
     torch.manual_seed(config.seed % 2**64)
     try:
         plan = Plan.of(config, task.splits["train"])
@@ -262,16 +262,16 @@ def _execute(
     from . import loop
     from .callbacks import Saver, notify
     from .logs import Logs
-    from .optimiser import Average, groups, optimiser
+    from .optimiser import Average, adamw, parameter_groups
     from .progress import Display, is_silent
 
-    first = rank() == 0
+    first_process = rank() == 0
     retain_buffers()
     run = loop.Run(folder, config, plan, model)
     if state is not None:
         model.load_state_dict(state["model"])
         run.step, run.best = state["step"], state["best"]
-    display = Display(config.name, folder) if first and not is_silent() else None
+    display = Display(config.name, folder) if first_process and not is_silent() else None
     logs: Logs | None = None
     peers: Peers | None = None
     children: Children | None = None
@@ -281,14 +281,15 @@ def _execute(
         how = f"resume with: resofire train --resume {shlex.quote(str(folder))}"
         if own.names().keys() - {"model"}:
             how = "resume with resofire.train.resume and the same loss, optimizer and callbacks"
-        return Stopped(f"stopped in step {run.step} of {plan.steps}{reason}", code, f"{_last(folder)}; {how}")
+        why = f"stopped in step {run.step} of {plan.steps}{reason}"
+        return Stopped(why, code, f"{_last_checkpoint(folder)}; {how}")
 
     def explain(interrupted: bool) -> None:
-        print(f"resofire: {stopped('' if interrupted else f': {LOST}')}", file=sys.stderr, flush=True)
+        print(f"resofire: {stopped('' if interrupted else f': {PROCESS_ENDED}')}", file=sys.stderr, flush=True)
 
     try:
         with StopSignals() as signals:
-            logs = Logs(folder, run.step, state and state["logs"]) if first else None
+            logs = Logs(folder, run.step, state and state["logs"]) if first_process else None
             saver = Saver(logs, config.checkpoint_minutes)
             callbacks = [each for each in (logs, display, *own.callbacks, saver) if each is not None]
             if run.step < plan.steps:
@@ -300,17 +301,15 @@ def _execute(
                     peers = Peers(() if children is None else children.processes)
                     _broadcast(model)
             run.average = None if config.ema is None else Average(model, config.ema)
-            made = (
-                optimiser(model, config)
-                if own.optimizer is None
-                else require_optimizer(own.optimizer(groups(model, config)))
-            )
-            run.optimizer = made
+            if own.optimizer is None:
+                run.optimizer = adamw(model, config)
+            else:
+                run.optimizer = require_optimizer(own.optimizer(parameter_groups(model, config)))
             if state is not None:
-                _restore(made, state, own.optimizer is not None)
+                restore_optimizer(run.optimizer, state, builtin=own.optimizer is None)
                 if run.average is not None:
                     run.average.model.load_state_dict(state["average"])
-                if first and run.step == plan.steps and run.best is None:
+                if first_process and run.step == plan.steps and run.best is None:
                     # The best network is lost, and no validation is left to select another.
                     save(run.chosen, folder)  # type: ignore[arg-type] # checked before the first step
             elif own.model is not None:
@@ -318,34 +317,27 @@ def _execute(
                 saver.write(run)
             if run.step < plan.steps:
                 loop.fit(run, task, fabric, callbacks, signals, loss=own.loss)
-                # Fabric divides the cores among the processes; the evaluation has them to itself, as any later one.
+                # Fabric divides the cores among the processes; the evaluation uses all, as any later one will.
                 torch.set_num_threads(threads)
             if display is not None:
                 display.close()
-            result = None
-            if logs is not None:
-                seconds = logs.elapsed()
-                try:
-                    result = evaluate(load(folder), task, config.batch)
-                except StorageError as error:
-                    raise RunError(str(error)) from None
-                result |= {"selected_on": config.select, "best": run.best, "seconds": seconds, "seed": config.seed}
-                write_json(folder / RESULT, result)
+            result = None if logs is None else _write_result(run, task, logs.elapsed())
             notify(callbacks, "on_end", run, result)
         _disconnect(peers)
         return Outcome(folder, result)
     except (Interrupted, Diverged, OSError, RuntimeError) as error:
-        lost = isinstance(error, RuntimeError) and not isinstance(error, Diverged)
-        if lost and not isinstance(error, dist.DistError):
-            known = peers.ended() if peers is not None else children is not None and children.ended()
-            if not known:
+        failed = isinstance(error, RuntimeError) and not isinstance(error, Diverged)
+        if failed and not isinstance(error, dist.DistError):
+            # Gloo reports a lost process like this, but so does torch an error in the model.
+            one_ended = peers.ended() if peers is not None else children is not None and children.ended()
+            if not one_ended:
                 raise
-        if not first and not isinstance(error, OSError):
+        if not first_process and not isinstance(error, OSError):
             # The first process explains and may still be saving; if this one failed, Fabric would kill it.
             return Outcome(folder, None)
         if isinstance(error, Diverged):
             # Resuming would end in the same place.
-            raise Stopped(str(error), advice=_last(folder)) from None
+            raise Stopped(str(error), advice=_last_checkpoint(folder)) from None
         if run.stopping:
             _disconnect(peers)
         if isinstance(error, Interrupted):
@@ -362,85 +354,15 @@ def _execute(
                 logs.close()
 
 
-def _newest(folder: Path, config: RunConfig, plan: Plan, network: nn.Module) -> dict[str, Any] | None:
-    """The state in the newest intact checkpoint; None if none was written yet."""
-    newest = checkpoints.newest(folder)
-    if newest is None:
-        if checkpoints.listed(folder):
-            raise RunError(f"resume: no checkpoint in {folder / checkpoints.FOLDER} is intact")
-        return None
-    for file in newest.damaged if rank() == 0 else ():
-        print(f"{file} is damaged; resuming from {newest.file.name}, the one before it", file=sys.stderr)
-    state = newest.state
-    reason = checkpoints.fault(state, network, averaged=config.ema is not None, steps=plan.steps)
-    if reason is not None:
-        raise RunError(f"resume: {newest.file} does not fit the config in {RUN}: {reason}")
-    if state["best"] is not None:
-        reason = _why_lost(folder, config)
-        if reason is not None:
-            if rank() == 0:
-                instead = "the last one" if state["step"] == plan.steps else "the best one from here on"
-                print(f"{reason}; {instead} takes its place", file=sys.stderr)
-            state["best"] = None
-    return state
-
-
-def _why_lost(folder: Path, config: RunConfig) -> str | None:
-    """Why the best network of a run cannot be used; None: it can."""
+def _write_result(run: "Run", task: Task, seconds: float) -> dict[str, Any]:
+    """Evaluate the best network of a run and write result.json; returns its content."""
     try:
-        if load(folder).config == config.model:
-            return None
-        return f"{folder / WEIGHTS} has another config than {RUN}"
+        result = evaluate(load(run.folder), task, run.config.batch)
     except StorageError as error:
-        return str(error)
-
-
-def _restore(optimizer: Optimizer, state: dict[str, Any], own: bool) -> None:
-    """Load the optimiser of a checkpoint."""
-    fault = None
-    try:
-        optimizer.load_state_dict(state["optimiser"])
-        if not own:
-            for parameter, moments in optimizer.state.items():
-                if moments["step"].shape != () or any(moments[each].shape != parameter.shape for each in MOMENTS):
-                    fault = f"moments of another shape than {list(parameter.shape)}"
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
-        # Whatever an optimiser, maybe the user's own, raises for a state of another.
-        fault = f"{type(error).__name__}: {error}"
-    if fault is not None:
-        text = " ".join(fault.split())[:400]
-        raise RunError(f"resume: the checkpoint of step {state['step']} does not fit the optimizer: {text}")
-
-
-def _require_same(folder: Path, record: dict[str, Any], task: Task, own: UserParts) -> None:
-    """The data and the user's own parts are those that the run was begun with."""
-    marks = fingerprints(task) if "data" in record else {}
-    for split in {**record.get("data", {}), **marks}:
-        if record["data"].get(split) != marks.get(split):
-            begun, got = (f"a {split} split of {each[split]}" if split in each else f"no {split} split"
-                          for each in (record["data"], marks))  # fmt: skip
-            raise RunError(
-                f"resume: {task.name} must be the data that {folder} was begun with, got {got}, not {begun}; "
-                "name the folder of its files with --data-dir"
-            )
-    before, now = record.get("own") or {}, own.names()
-    for part in ("loss", "optimizer", "callbacks"):
-        if part in before and part not in now:
-            raise RunError(f"resume: {folder} was begun with {part}={before[part]}; pass it again")
-        if part in now and part not in before and part != "callbacks":
-            raise RunError(f"resume: {folder} was begun without {part}, got {part}={now[part]}")
-        if part in now and now[part] != before.get(part) and part != "callbacks":
-            raise RunError(f"resume: {folder} was begun with {part}={before[part]}, got {part}={now[part]}")
-
-
-def _require_unfinished(folder: Path, config: RunConfig) -> None:
-    """Refuse a finished run, unless its network or result is lost: the last checkpoint still has what they need."""
-    if recorded(folder) is None or not os.path.lexists(folder / WEIGHTS):
-        return
-    reason = _why_lost(folder, config)
-    if reason is None:
-        raise RunError(f"resume: {folder} is finished; see its {RESULT}")
-    raise RunError(f"resume: {folder} is finished, but {reason}; delete that file to resume from the last checkpoint")
+        raise RunError(str(error)) from None
+    result |= {"selected_on": run.config.select, "best": run.best, "seconds": seconds, "seed": run.config.seed}
+    write_json(run.folder / RESULT, result)
+    return result
 
 
 def _broadcast(model: nn.Module) -> None:
@@ -450,23 +372,26 @@ def _broadcast(model: nn.Module) -> None:
 
 
 def _disconnect(peers: Peers | None) -> None:
-    """End torch's threads when all processes have done their last exchange: one that outlives Python aborts it."""
+    """End torch's threads once all processes have done their last exchange: one that outlives Python aborts it."""
     if peers is not None and dist.is_initialized():
         dist.destroy_process_group()
 
 
 def _name(value: Any) -> str:
+    """The qualified name of a function or class, or of the class of an object."""
     cls = value if hasattr(value, "__qualname__") else type(value)
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _reason(error: BaseException) -> str:
+    """Why a run stopped, as a clause."""
     if not isinstance(error, OSError):
-        return LOST
+        return PROCESS_ENDED
     reason = error.strerror or str(error)
     return f"{error.filename} cannot be written: {reason}" if error.filename else reason
 
 
-def _last(folder: Path) -> str:
+def _last_checkpoint(folder: Path) -> str:
+    """Where the last checkpoint is, as a clause."""
     newest = checkpoints.newest(folder)
     return "there is no checkpoint yet" if newest is None else f"the last good checkpoint is {newest.file}"

@@ -1,7 +1,7 @@
 """Sample sequences stored with a network, so that export, measure and stream work without its data set.
 
-samples.npz has the form of data.npz (`source`): one split, train, of a few training sequences, and what the tokens and
-classes are called. Every shipped network has one.
+samples.npz has the form of data.npz (`source`): one split, train, of a few training sequences, and the names of tokens
+and classes. Every shipped network has one.
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ import numpy as np
 from ..atomic import write_atomic
 from ..data.task import Split, Task, pack
 from .record import RunError
-from .source import encode, unpack
+from .source import from_npz, to_npz
 
 SAMPLES = "samples.npz"
-# Sequences and bytes of a file: small enough to come with the package.
-MOST, LARGEST = 80, 100_000
+# Limits of a file, so that it is small enough to be shipped with the package.
+MAX_SEQUENCES, MAX_BYTES = 80, 100_000
 
 
 def sample_order(count: int) -> np.ndarray:
@@ -25,7 +25,7 @@ def sample_order(count: int) -> np.ndarray:
     return np.random.RandomState(0).permutation(count)
 
 
-def save_samples(task: Task, folder: str | os.PathLike[str], count: int = MOST) -> Path:
+def save_samples(task: Task, folder: str | os.PathLike[str], count: int = MAX_SEQUENCES) -> Path:
     """Save some training sequences of a task with a network, as samples.npz.
 
     They are those that `resofire export` takes from the whole training split, in the same order.
@@ -42,15 +42,15 @@ def save_samples(task: Task, folder: str | os.PathLike[str], count: int = MOST) 
         ValueError: `count` is out of range.
         RunError: The file would be larger than 100 kB, or the split is not a plain `Split`.
     """
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-        raise ValueError(f"save_samples: count must be an integer from 1 to {MOST}, got {count!r}")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_SEQUENCES:
+        raise ValueError(f"save_samples: count must be an integer from 1 to {MAX_SEQUENCES}, got {count!r}")
     split = task["train"]
     if type(split) is not Split:
         raise RunError(f"save_samples: the training split must be a data.Split, got {type(split).__name__}")
-    split = _chosen(split, sample_order(len(split))[:count])
-    content = encode(dataclasses.replace(task, splits={"train": split}))
-    if len(content) > LARGEST:
-        raise RunError(f"save_samples: samples must fit into {LARGEST:,} bytes, got {len(content):,}; take fewer")
+    split = _subset(split, sample_order(len(split))[:count])
+    content = to_npz(dataclasses.replace(task, splits={"train": split}))
+    if len(content) > MAX_BYTES:
+        raise RunError(f"save_samples: samples must fit into {MAX_BYTES:,} bytes, got {len(content):,}; take fewer")
     file = Path(folder) / SAMPLES
     write_atomic(file, content)
     return file
@@ -63,10 +63,10 @@ def load_samples(folder: str | os.PathLike[str]) -> Task | None:
         RunError: The file cannot be read.
     """
     file = Path(folder) / SAMPLES
-    return unpack(file) if file.is_file() else None
+    return from_npz(file) if file.is_file() else None
 
 
-def _chosen(split: Split, rows: np.ndarray) -> Split:
+def _subset(split: Split, rows: np.ndarray) -> Split:
     """A split of some samples, without augmentation."""
     if split.bounds is None:
         stored, labels, bounds = split.stored[rows], split.labels[rows], None

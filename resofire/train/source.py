@@ -23,23 +23,23 @@ from ..data.warps import Warps
 from .config import RunConfig
 from .record import RunError, read
 
-FILE = "data.npz"
+DATA = "data.npz"
 LIMIT = 64 * 2**20
 ARRAYS = ("stored", "labels", "bounds")
 
 
-def pack(task: Task) -> bytes | None:
-    """The data.npz of a task of arrays or own files; None if registered, too large, or with splits of another class."""
+def npz_to_save(task: Task) -> bytes | None:
+    """The data.npz of a task; None if it is a registered data set, too large, or has splits of a user's own class."""
     if "name" in (task.source or {}) or not all(type(split) is Split for split in task.splits.values()):
         return None
     arrays = _arrays(task)
     if sum(array.nbytes for array in arrays.values()) > LIMIT or any(each.dtype.hasobject for each in arrays.values()):
         return None
-    return encode(task)
+    return to_npz(task)
 
 
-def encode(task: Task) -> bytes:
-    """A task as npz: its arrays, uncompressed, and what is no array as JSON in the entry `about`."""
+def to_npz(task: Task) -> bytes:
+    """A task as npz: its arrays, uncompressed, and everything else as JSON in the entry `about`."""
     splits = task.splits
     facts = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
     del facts["splits"], facts["source"]
@@ -66,11 +66,11 @@ def _arrays(task: Task) -> dict[str, Any]:
 
 
 def save_arrays(folder: Path, task: Task) -> bool:
-    """Write data.npz if the task came as arrays or own files and is small enough; returns whether."""
-    packed = pack(task)
-    if packed is not None:
-        write_atomic(folder / FILE, packed)
-    return packed is not None
+    """Write data.npz if `npz_to_save` allows it; return whether it was written."""
+    content = npz_to_save(task)
+    if content is not None:
+        write_atomic(folder / DATA, content)
+    return content is not None
 
 
 def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] | None = None) -> Task:
@@ -91,7 +91,7 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
     record = read(folder)
     config, source = RunConfig.from_json(record["config"]), record.get("source")
     if source is not None and "arrays" in source:
-        return unpack(folder / FILE)
+        return from_npz(folder / DATA)
     if source is not None and "path" in source:
         return data.from_path(source["path"], **source["settings"])
     if "source" in record and (source is None or "name" not in source):
@@ -108,8 +108,8 @@ def load_task(folder: str | os.PathLike[str], data_dir: str | os.PathLike[str] |
     return data.load(name, data_dir, **settings)
 
 
-def unpack(file: Path) -> Task:
-    """Read what `encode` wrote.
+def from_npz(file: Path) -> Task:
+    """Read what `to_npz` wrote.
 
     Raises:
         RunError: The file cannot be read.

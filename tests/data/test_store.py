@@ -63,11 +63,11 @@ def damages(folder):
     array, manifest = (folder / "x.npy").read_bytes(), json.loads((folder / "manifest.json").read_text())
     header = array[:128].replace(b"(1000,)", b"(5000,)") + array[128:]
     yield "x.npy", header, "bytes"
-    yield "x.npy", array.replace(b"<i2", b"<u2", 1), "another header"
+    yield "x.npy", array.replace(b"<i2", b"<u2", 1), "header that does not match"
     yield "x.npy", array.replace(b"{", b"[", 1), "header of an array is damaged"
-    yield "x.npy", array[:500] + b"?" + array[501:], "another checksum"
-    yield "manifest.json", b"[1]", "another form"
-    yield "manifest.json", b"[" * 100_000, "no JSON"
+    yield "x.npy", array[:500] + b"?" + array[501:], "does not match its checksum"
+    yield "manifest.json", b"[1]", "malformed"
+    yield "manifest.json", b"[" * 100_000, "not JSON"
     for part, value in (("arrays", []), ("arrays", {"../x": {}}), ("facts", None), ("facts", {}), ("arrays", {})):
         yield "manifest.json", json.dumps(manifest | {part: value}).encode(), "its manifest"
     del manifest["sha256"]

@@ -67,18 +67,18 @@ def spikes_of(model, x):
     seen, handles = [], []
     for part in model.modules():
         if isinstance(part, Neuron) or type(part).__name__ == "SpatialNeuron":
-            fired = part._fired
+            fired = part._report_spikes
 
             def keep(spikes, fired=fired, part=part):
                 seen.append((part, spikes[0] != 0))
                 return fired(spikes)
 
             handles.append((part, fired))
-            part._fired = keep
+            part._report_spikes = keep
     with torch.no_grad():
         logits = model(x[None])[0]
     for part, fired in handles:
-        part._fired = fired
+        part._report_spikes = fired
     merged = []
     behind = {id(block.token_neuron_reverse) for block in model.modules() if isinstance(block, SDTCM)}
     for part, spikes in seen:

@@ -327,7 +327,7 @@ BAD_CONFIGS = {
     "a huge depth": ({**to_json(TINY), "depth": 10**9}, "must hold a network of 1000000000 layers"),
     "more blocks than tensors": ({**to_json(TINY), "depth": 100}, "must hold a network of 100 layers"),
     "a huge vocabulary": ({**to_json(TINY), "inputs": None, "vocabulary": 10**12}, "[1000000000000, 3]"),
-    "an impossible width": ({**to_json(TINY), "features": 10**30}, "makes no network"),
+    "an impossible width": ({**to_json(TINY), "features": 10**30}, "no network can be built"),
     "many sizes": ({"kind": "FeedforwardConfig", "sizes": [1] * 100_000}, "must hold a network of 100000 layers"),
     "a neuron with a bad setting": ({**to_json(TINY), "neuron": {"kind": "PRFConfig", "tau": -1.0}}, "tau must be"),
     "an unknown surrogate": (
@@ -338,7 +338,10 @@ BAD_CONFIGS = {
         {**to_json(TINY), "spatial_surrogate": {"kind": "Surrogate", "name": "ATan", "numbers": [10**400]}},
         "surrogate 'ATan' has a number that is too large",
     ),
-    "a huge time constant": ({**to_json(TINY), "neuron": {"kind": "PRFConfig", "tau": 10**400}}, "makes no network"),
+    "a huge time constant": (
+        {**to_json(TINY), "neuron": {"kind": "PRFConfig", "tau": 10**400}},
+        "no network can be built",
+    ),
     "a surrogate without a name": ({**to_json(TINY), "spatial_surrogate": {"kind": "Surrogate"}}, "surrogate"),
     "nested too deep": ("[" * 200_000 + "]" * 200_000, "no usable config"),
     "nested too deep, objects": ('{"neuron":' * 50_000 + "1" + "}" * 50_000, "no usable config"),

@@ -15,7 +15,7 @@ from resofire.models import ClassifierConfig, FeedforwardConfig, load, save
 from resofire.models.storage import from_json, to_json
 from resofire.nn import fire_rates
 from resofire.train import RunConfig
-from resofire.train.optimiser import groups
+from resofire.train.optimiser import parameter_groups
 
 T, N = 60, 5
 # The config, the published loop, and the scale of the input at which it fires.
@@ -103,7 +103,7 @@ def test_networks_train_save_load_stream_and_count(config, tmp_path):
     assert from_json(to_json(config)) == config
     torch.manual_seed(1)
     model = ClassifierConfig(inputs=2, classes=3, features=12, depth=2, neuron=defaults).build()
-    optimizer = torch.optim.AdamW(groups(model, RunConfig(name="x", task="x", model=model.config)), lr=1e-2)
+    optimizer = torch.optim.AdamW(parameter_groups(model, RunConfig(name="x", task="x", model=model.config)), lr=1e-2)
     before = [value.clone() for value in model.parameters()]
     x, labels = torch.randn(4, T, 2), torch.tensor([0, 1, 2, 1])
     with fire_rates(model) as rates:
@@ -169,7 +169,7 @@ def test_feedback_trains_as_a_weight_and_is_counted():
     model = config.build()
     names = {id(value): name for name, value in model.named_parameters()}
     run = RunConfig(name="x", task="x", model=config)
-    members = {group["name"]: {names[id(value)] for value in group["params"]} for group in groups(model, run)}
+    members = {group["name"]: {names[id(value)] for value in group["params"]} for group in parameter_groups(model, run)}
     inner = "encoder.blocks.0.token_neuron"
     assert f"{inner}.feedback.weight" in members["weights"]
     assert {f"{inner}.neuron.log_tau", f"{inner}.neuron.log_tau_adapt"} <= members["neurons"]

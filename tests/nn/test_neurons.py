@@ -259,12 +259,12 @@ def test_nobody_watches_a_copy():
     model, x = nn.Sequential(LIF(5), SpatialNeuron()), 2 * torch.randn(3, 20, 5)
     with fire_rates(model) as rates:
         model(x)
-        once, copies = rates._seen.copy(), (copy.deepcopy(model), pickle.loads(pickle.dumps(model)))
+        once, copies = rates._counts.copy(), (copy.deepcopy(model), pickle.loads(pickle.dumps(model)))
         for each in copies:
             each(x)
-        assert rates._seen == once
+        assert rates._counts == once
         model(x)
-        assert rates._seen == {name: 2 * count for name, count in once.items()}
+        assert rates._counts == {name: 2 * count for name, count in once.items()}
     assert not any(neuron._watchers for each in copies for neuron in each)
 
 
@@ -317,9 +317,9 @@ def test_fire_rates_can_be_trained():
 
 def test_a_rate_worked_out_elsewhere_counts_and_no_watcher_costs_nothing():
     neuron = LIF(5)
-    neuron._fired_rate(torch.tensor(1.0), 10)
+    neuron._report_rate(torch.tensor(1.0), 10)
     with fire_rates(neuron) as rates:
-        neuron._fired_rate(torch.tensor(0.25), 20)
+        neuron._report_rate(torch.tensor(0.25), 20)
         neuron(torch.zeros(2, 3, 5))
         neuron(torch.zeros(2, 0, 5))
     assert rates[""] == pytest.approx(0.25 * 20 / 50)

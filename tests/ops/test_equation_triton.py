@@ -70,7 +70,10 @@ class Scan(torch.autograd.Function):
         current, coefficients, checkpoints = ctx.saved_tensors
         program, cu_seqlens, surrogate, reverse = ctx.rest
         form, inputs = (surrogate.name, surrogate.numbers), (current, coefficients, cu_seqlens)
-        grads = gpu.backward(program, "Own", inputs, checkpoints, (grad_spikes, grad_state), form, reverse)
+        grads = gpu.backward(
+            program, "Own", inputs, checkpoints=checkpoints, grads=(grad_spikes, grad_state), surrogate=form,
+            reverse=reverse,
+        )  # fmt: skip
         return *grads, None, None, None
 
 
@@ -144,7 +147,10 @@ def test_nothing_to_run():
     spikes, last, checkpoints = gpu.forward(program, "ALIF", (x, rows, None), state, False)
     assert spikes.shape == (1, 0, 3)
     assert torch.equal(last, state)
-    grads = gpu.backward(program, "ALIF", (x, rows, None), checkpoints, (None, state), ("ATan", [2.0]), False)
+    grads = gpu.backward(
+        program, "ALIF", (x, rows, None), checkpoints=checkpoints, grads=(None, state), surrogate=("ATan", [2.0]),
+        reverse=False,
+    )  # fmt: skip
     assert torch.equal(grads[2], state)
     assert grads[1].abs().sum() == 0
 
@@ -198,7 +204,10 @@ def compile_all(target):
         inputs = (x, torch.zeros(len(program.coefficients), 64, dtype=dtype), bounds if number % 2 else None)
         state = torch.zeros(len(program.states), 1, 64, dtype=dtype)
         spikes, _, checkpoints = gpu.forward(program, name, inputs, state, number % 3 == 0)
-        gpu.backward(program, name, inputs, checkpoints, (spikes, None), ("ATan", [2.0]), number % 3 == 0)
+        gpu.backward(
+            program, name, inputs, checkpoints=checkpoints, grads=(spikes, None), surrogate=("ATan", [2.0]),
+            reverse=number % 3 == 0,
+        )  # fmt: skip
     return binaries
 
 

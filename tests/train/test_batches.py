@@ -8,7 +8,7 @@ from resofire.data.task import Form, Split
 from resofire.data.warps import Warps
 from resofire.models import ClassifierConfig
 from resofire.train import RunConfig
-from resofire.train.batches import Plan, evenly_spaced, training
+from resofire.train.batches import Plan, evenly_spaced, training_batches
 
 MODEL = ClassifierConfig(inputs=1, classes=10, features=4, depth=1)
 
@@ -48,7 +48,7 @@ SETTINGS = {
 
 def trained(split: Split, config: RunConfig, step: int = 0, **share: int) -> list:
     """The batches of the steps after `step`."""
-    return list(training(split, config, Plan.of(config, split), step, **share))
+    return list(training_batches(split, config, Plan.of(config, split), step, **share))
 
 
 def assert_equal(one: list, other: list) -> None:

@@ -182,7 +182,7 @@ def test_piped_output_is_plain_lines(whole, tmp_path, capsys, monkeypatch):
     assert re.fullmatch(r"  test  [\d.]+ %  \d+ of 300", summary[-1])
     assert weights(tmp_path / "run") == weights(whole)
     # Between validations there is a line now and then.
-    monkeypatch.setattr(progress, "QUIET", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL", 0.0)
     assert begin(tmp_path / "more") == 0
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 + STEPS + 2

@@ -380,10 +380,10 @@ def test_a_row_cut_off_anywhere_is_dropped(logged):
     whole = rows(logged)
     for end in range(last, len(data)):
         file.write_bytes(data[:end])
-        logs._cut(file, 1000)
+        logs._drop_rows_after(file, 1000)
         assert rows(logged) == whole[:-1]
     file.write_bytes(data)
-    logs._cut(file, 1000)
+    logs._drop_rows_after(file, 1000)
     assert file.read_bytes() == data
 
 
@@ -392,10 +392,10 @@ def test_rubbish_in_the_table_is_dropped(logged):
     data = file.read_bytes()
     for rubbish in (b"\0" * 100, b"\xff\xfe\r\n", b"1,2\r\n", b"\r\n" * 3, b"x" * len(COLUMNS)):
         file.write_bytes(data + rubbish)
-        logs._cut(file, 1000)
+        logs._drop_rows_after(file, 1000)
         assert file.read_bytes() == data
 
 
 def test_a_new_table_has_a_head_only(tmp_path):
-    logs._cut(tmp_path / logs.FILE, 0)
+    logs._drop_rows_after(tmp_path / logs.FILE, 0)
     assert (tmp_path / logs.FILE).read_text().split() == [",".join(COLUMNS)]

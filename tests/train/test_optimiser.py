@@ -9,7 +9,7 @@ from torch import nn
 from resofire.models import ClassifierConfig, FeedforwardConfig, RetrievalConfig, build
 from resofire.nn import LIF, PRF, SDTCM, BatchNorm, LIFConfig, Neuron, PRFConfig, SpatialNeuron
 from resofire.train import RunConfig
-from resofire.train.optimiser import BETAS, groups, lr_factor, optimiser, set_lr
+from resofire.train.optimiser import BETAS, adamw, lr_factor, parameter_groups, set_lr
 
 TRAINED = PRFConfig(train_tau=True)
 MODELS = {
@@ -55,7 +55,7 @@ def test_every_parameter_is_in_the_one_group_it_belongs_to(subtests):
         with subtests.test(name):
             model = build(MODELS[name])
             names = {id(parameter): name for name, parameter in model.named_parameters()}
-            made = groups(model, run())
+            made = parameter_groups(model, run())
             placed = [(names[id(parameter)], group["name"]) for group in made for parameter in group["params"]]
             assert len(placed) == len(names)
             assert dict(placed) == expected(model)
@@ -64,7 +64,7 @@ def test_every_parameter_is_in_the_one_group_it_belongs_to(subtests):
 
 def test_neurons_have_their_own_rate_and_only_weights_decay():
     config = run(lr=0.1, neuron_lr=0.02, weight_decay=0.3)
-    made = optimiser(build(MODELS["tokens, both ways, trained tau"]), config)
+    made = adamw(build(MODELS["tokens, both ways, trained tau"]), config)
     settings = {group["name"]: (group["highest"], group["weight_decay"]) for group in made.param_groups}
     assert settings == {"weights": (0.1, 0.3), "plain": (0.1, 0.0), "neurons": (0.02, 0.0)}
     assert all(group["betas"] == BETAS == (0.9, 0.999) for group in made.param_groups)
@@ -82,7 +82,7 @@ def test_a_step_without_gradient_shrinks_weights_and_nothing_else():
         for parameter in model.parameters():
             parameter.add_(0.5)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    made = optimiser(model, run(lr=0.1, weight_decay=0.3))
+    made = adamw(model, run(lr=0.1, weight_decay=0.3))
     set_lr(made, 1.0)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -106,7 +106,7 @@ def test_groups_go_by_module_and_not_by_name():
     model = nn.ModuleDict({"own": Gated(3), "linear": nn.Linear(3, 2)})
     model.linear.register_parameter("log_tau", nn.Parameter(torch.zeros(3)))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    placed = {group["name"]: [names[id(each)] for each in group["params"]] for group in groups(model, run())}
+    placed = {group["name"]: [names[id(each)] for each in group["params"]] for group in parameter_groups(model, run())}
     assert placed == {
         "weights": ["own.feedback_matrix", "own.mix.weight", "linear.weight"],
         "plain": ["own.mix.bias", "linear.bias", "linear.log_tau"],

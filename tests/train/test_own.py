@@ -238,7 +238,7 @@ def test_arrays_are_saved_with_the_run_and_reopened(kind, tmp_path):
             assert all(a is b is None or torch.equal(a, b) for a, b in zip(one, other, strict=True))
     result = train.evaluate(models.load(tmp_path / "run"), reopened, 8)
     assert result["correct"] == train.recorded(tmp_path / "run")["correct"]
-    (tmp_path / "run" / source.FILE).write_bytes(b"PK rubbish")
+    (tmp_path / "run" / source.DATA).write_bytes(b"PK rubbish")
     with pytest.raises(train.RunError, match=r"data\.npz cannot be read"):
         train.load_task(tmp_path / "run")
 
@@ -246,21 +246,21 @@ def test_arrays_are_saved_with_the_run_and_reopened(kind, tmp_path):
 def test_what_is_too_large_is_not_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "LIMIT", 100)
     train.train(replace(CONFIG, steps=1), task("feedforward"), tmp_path / "run")
-    assert not (tmp_path / "run" / source.FILE).exists()
+    assert not (tmp_path / "run" / source.DATA).exists()
     with pytest.raises(train.RunError, match="was trained on arrays too large to be saved with it; pass the task"):
         train.load_task(tmp_path / "run")
 
 
 def test_pickled_arrays_are_not_loaded(tmp_path):
     train.train(replace(CONFIG, steps=1), task("feedforward"), tmp_path / "run")
-    np.savez(tmp_path / "run" / source.FILE, about=np.array([{"a": 1}], dtype=object))
+    np.savez(tmp_path / "run" / source.DATA, about=np.array([{"a": 1}], dtype=object))
     with pytest.raises(train.RunError, match=r"data\.npz cannot be read"):
         train.load_task(tmp_path / "run")
 
 
 def test_a_named_data_set_is_reopened_by_its_name(tmp_path):
     digits = data.load("digits")
-    assert source.pack(digits) is None
+    assert source.npz_to_save(digits) is None
     model = models.ClassifierConfig(inputs=1, classes=10, features=4, depth=1)
     run = train.RunConfig(name="test", task="digits", model=model, steps=1, batch=8)
     train.train(run, digits, tmp_path / "run")
@@ -324,8 +324,8 @@ def test_a_subclass_of_split_is_not_saved():
     digits = replace(data.load("digits"), source=None)
     part = digits["test"]
     mine = Mine(part.stored, part.labels, kind=part.kind, form=part.form)
-    assert source.pack(replace(digits, splits={"test": mine})) is None
-    assert source.pack(replace(digits, splits={"test": part})) is not None
+    assert source.npz_to_save(replace(digits, splits={"test": mine})) is None
+    assert source.npz_to_save(replace(digits, splits={"test": part})) is not None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import resofire
 from resofire import cli, data, models, train
 from resofire.commands.runs import sequences
 from resofire.data.task import Split
-from resofire.train.samples import LARGEST, SAMPLES
+from resofire.train.samples import MAX_BYTES, SAMPLES
 
 REAL = os.environ.get("RESOFIRE_DATA")
 MNIST = [name for name in models.shipped() if "mnist" in name]
@@ -47,7 +47,7 @@ def inputs(split, rows):
 def test_every_shipped_network_has_some(name):
     samples = train.load_samples(models.find(name))
     split, config = samples["train"], resofire.pretrained(name).config
-    assert (WEIGHTS / name / SAMPLES).stat().st_size <= LARGEST
+    assert (WEIGHTS / name / SAMPLES).stat().st_size <= MAX_BYTES
     assert len(split) == 80
     assert split.warps is None
     assert samples.classes == config.classes == len(samples.class_names)

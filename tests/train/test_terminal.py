@@ -82,7 +82,7 @@ def shown(monkeypatch, tmp_path):
         monkeypatch.setenv("TERM", kind)
         # rich asks the process's own terminal, which is not this one.
         monkeypatch.setenv("COLUMNS", str(columns))
-        monkeypatch.setattr("resofire.train.progress.LIVELY", 0.0)
+        monkeypatch.setattr("resofire.train.progress.LIVE_INTERVAL", 0.0)
         with os.fdopen(os.dup(terminal.inside), "w", encoding="utf-8") as stream, monkeypatch.context() as patched:
             patched.setattr("sys.stderr", stream)
             run = SimpleNamespace(

@@ -112,7 +112,7 @@ def read_wav(file: Path, raw: bytes) -> tuple[np.ndarray, int]:
     """Read the samples of a wav file with PCM samples of 8 to 32 bits: [T, channels] float32 in [−1, 1), and its rate.
 
     Raises:
-        DataError: It is damaged, empty or has another form.
+        DataError: It is damaged, empty or malformed.
     """
     try:
         with wave.open(io.BytesIO(raw)) as opened:

@@ -122,7 +122,7 @@ def register(name: str, form: Format) -> None:
         form: The format.
 
     Raises:
-        TypeError: It is no `Format`.
+        TypeError: It is not a `Format`.
         ValueError: The name is taken.
     """
     if not isinstance(form, Format):

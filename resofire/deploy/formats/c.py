@@ -29,10 +29,9 @@ from .c_text import Text
 from .format import FloatFormat, VerificationError
 
 NUMBERS = ("fixed", "float")
-# The least share of samples on which fixed point must agree with float.
+# Least share of samples on which fixed point must agree with float.
 LEAST_AGREEMENT = 0.8
-# By how much the scores of the test in floats may differ, relative to the largest: another compiler may fuse a product
-# with a sum.
+# Tolerance of scores in the test in floats, relative to the largest: another compiler may fuse a product with a sum.
 TEST_TOLERANCE = 1e-3
 BIDIRECTIONAL = "the network is bidirectional: it needs whole sequences and cannot be run step by step"
 
@@ -103,11 +102,11 @@ class FixedPoint:
             "scores_compared": result.scores,
             "states_compared": result.states,
             "states_different": result.states_different,
-            **self.known(),
+            **self.report_without_run(),
         }
 
-    def known(self) -> dict[str, Any]:
-        """The part of the report that needs no compiler: how fixed point compares with float."""
+    def report_without_run(self) -> dict[str, Any]:
+        """The part of the report that needs no compiler: agreement of fixed point with float."""
         return {"agreement": self.comparison.agreement, "spikes_apart": list(self.comparison.divergence)}
 
 
@@ -161,8 +160,8 @@ class FloatNetwork(FloatFormat):
         compiler = c_run.find_compiler()
         return {**report, "compared": f"{report['compared']}, compiled by {compiler}"}
 
-    def known(self) -> dict[str, Any]:
-        """The part of the report that needs no compiler: nothing."""
+    def report_without_run(self) -> dict[str, Any]:
+        """The part of the report that needs no compiler: empty."""
         return {}
 
     def _interface(self, real: str) -> Interface:
@@ -173,7 +172,7 @@ def prepare(
     folded: Folded, samples: list[Array], name: str, *, numbers: str = "fixed", scales: list[Array] | None = None,
     **options: Any,
 ) -> FixedPoint | FloatNetwork:  # fmt: skip
-    """A network ready to be written: as it is, or rounded to fixed point and compared with the float network.
+    """Prepare a network to be written in floats, or quantise it and compare it with the float network.
 
     Args:
         folded: The network.
@@ -219,7 +218,7 @@ def report(network: FixedPoint | FloatNetwork, files: dict[str, str], samples: l
         compiler = c_run.find_compiler()
     except NoCompilerError as error:
         nothing = {"sequences": 0, "steps": 0, "largest_deviation": 0.0, "spikes_compared": 0, "spikes_different": 0}
-        return {"run": False, "compared": str(error), "dtype": "", **nothing, **network.known()}
+        return {"run": False, "compared": str(error), "dtype": "", **nothing, **network.report_without_run()}
     compared = network.report(files[f"{network.name}.h"], samples)
     failed = c_run.check_test(files, network.name, compiler)
     if failed is not None:
@@ -305,11 +304,11 @@ def _compare(
         c_scores, c_state = np.split(numbers[number : number + len(expected) + len(state)], [len(expected)])
         wrong_states = int(np.count_nonzero(c_state != state))
         # As Python's integers: a difference of two int64 may not fit into one.
-        apart = max(abs(int(a) - int(b)) for a, b in zip(c_scores, expected, strict=True))
-        if wrong_spikes or wrong_states or apart:
+        difference = max(abs(int(a) - int(b)) for a, b in zip(c_scores, expected, strict=True))
+        if wrong_spikes or wrong_states or difference:
             different.append(i)
         step, number = step + len(x), number + len(expected) + len(state)
-        spikes_different, deviation = spikes_different + wrong_spikes, max(deviation, apart)
+        spikes_different, deviation = spikes_different + wrong_spikes, max(deviation, difference)
         scores, states, states_different = scores + len(expected), states + len(state), states_different + wrong_states
     return Verification(
         compiler=compiler,

@@ -104,7 +104,7 @@ def step_of(neurons: Neurons) -> Step:
 
 
 class FloatText:
-    """The header, written piece by piece; in double if the network is."""
+    """Writes the header piece by piece, in double if the network is float64; `whole` returns it."""
 
     def __init__(self, folded: Folded, name: str) -> None:
         self.folded, self.name, self.upper = folded, name, name.upper()
@@ -263,7 +263,7 @@ class FloatText:
         )
 
     def _readout(self) -> str:
-        """Code that takes a step into the read-out."""
+        """Code that adds a step to the read-out."""
         real, each = self.real, f"    for (int i = 0; i < {self.last}; i++)\n"
         if self.mean:
             one, forgets = literal(1, real), ""

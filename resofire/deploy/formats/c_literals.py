@@ -10,21 +10,21 @@ KEYWORDS = (
 
 
 def identifier(name: str) -> str:
-    """A C identifier made of any name."""
-    made = re.sub(r"\W", "_", name, flags=re.ASCII)
-    if not made[:1].isalpha() or made in KEYWORDS.split():
-        made = f"network_{made}"
-    return made[:63]
+    """Turn any name into a C identifier."""
+    cleaned = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if not cleaned[:1].isalpha() or cleaned in KEYWORDS.split():
+        cleaned = f"network_{cleaned}"
+    return cleaned[:63]
 
 
 def require_identifier(name: object) -> None:
-    """Refuse what no name in C may begin with."""
+    """Refuse a name that cannot be the prefix of C identifiers."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,62}", name) or name in KEYWORDS.split():
         raise ValueError(f"c: name must be a C identifier that begins with a letter, got {name!r}")
 
 
 def lines(numbers: Iterable[str]) -> str:
-    """The elements of an array, a comma behind each, in lines of at most 116 characters."""
+    """The elements of an array, each followed by a comma, in lines of at most 116 characters."""
     full, line = [], "   "
     for number in numbers:
         if len(line) + len(number) > 116:

@@ -152,11 +152,18 @@ def execute(
 ) -> tuple[bytes, bytes]:  # fmt: skip
     """Feed sequences, tokens [T] or values [T, inputs] of the header's type, to a header.
 
-    With `each`, scores are written after every step instead of after the last. `states` is C code that calls `put` on
-    every state.
+    Args:
+        text: The header.
+        interface: Its names and types.
+        sequences: The sequences.
+        compiler: The compiler, see `find_compiler`.
+        neurons: Number of neurons in the network.
+        each: Write scores after every step instead of after the last one.
+        flags: Flags of the compiler.
+        states: C code that calls `put` on every state; empty: states are not written.
 
     Returns:
-        The spikes, a byte for each neuron and step, and for each sequence its scores and what `states` puts.
+        The spikes, a byte for each neuron and step; and for each sequence its scores, then its last states.
 
     Raises:
         CompilerError: The compiler refuses the header, or the program fails.
@@ -200,18 +207,28 @@ def short_samples(samples: Sequence[Array]) -> list[Array]:
     return [x[:longest] for x in samples[:TEST_SEQUENCES]]
 
 
-def self_test(interface: Interface, samples: Sequence[list[str]], steps: Sequence[int], scores: Sequence[list[str]],
-                tolerance: str | None) -> str:  # fmt: skip
-    """The test that comes with an export; samples, scores and the tolerance of scores (None: 0) come as C text."""
+def self_test(
+    interface: Interface, samples: Sequence[list[str]], steps: Sequence[int], scores: Sequence[list[str]],
+    tolerance: str | None,
+) -> str:  # fmt: skip
+    """The test that comes with an export.
+
+    Args:
+        interface: The names and types of the header.
+        samples: The numbers of each sample, as C literals.
+        steps: The number of steps of each sample.
+        scores: The expected scores of each sample, as C literals.
+        tolerance: Largest allowed difference of a score, as a C literal; None: scores must be equal.
+    """
     numbers = [number for sample in samples for number in sample]
-    apart = "scores[k] != expected[i][k]"
+    differs = "scores[k] != expected[i][k]"
     if tolerance is not None:
-        apart = f"!(scores[k] - expected[i][k] <= {tolerance} && expected[i][k] - scores[k] <= {tolerance})"
+        differs = f"!(scores[k] - expected[i][k] <= {tolerance} && expected[i][k] - scores[k] <= {tolerance})"
     criterion = "all scores are equal" if tolerance is None else "no score differs by more than rounding allows"
     return TEST.format(
         name=interface.name, upper=interface.name.upper(), count=len(samples), size=len(numbers), type=interface.type,
         score=interface.score, lengths=", ".join(map(str, steps)), samples=lines(numbers),
-        expected="".join(f"    {{\n{lines(row)}    }},\n" for row in scores), differs=apart, criterion=criterion,
+        expected="".join(f"    {{\n{lines(row)}    }},\n" for row in scores), differs=differs, criterion=criterion,
         argument="*x" if interface.tokens else "x", library="" if tolerance is None else " -lm",
     )  # fmt: skip
 

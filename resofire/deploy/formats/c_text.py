@@ -42,7 +42,7 @@ typedef char {name}_needs_arithmetic_shifts[(-1 >> 1) == -1 ? 1 : -1];
 
 
 class Text:
-    """The header, written piece by piece."""
+    """Writes the header piece by piece; `whole` returns it."""
 
     def __init__(self, quantized: Quantized, name: str) -> None:
         self.q, self.name, self.upper = quantized, name, name.upper()
@@ -258,7 +258,7 @@ class Text:
         if outputs % 2:
             text += f"    {{\n        const int j = {outputs // 2};\n"
             text += f"        const uint32_t sum = s->sum[j];\n\n{low}    }}\n"
-        # An odd last channel has no neighbour; padding behind it is reset as well.
+        # An odd last channel has no neighbour; the padding after it is reset as well.
         return text + "".join(f"    s->sum[{j}] = 0;\n" for j in range(outputs // 2, self._sums(layer)))
 
     def _neuron(self, number: int, neurons: IntegerNeurons, temporal: int) -> str:
@@ -296,7 +296,7 @@ class Text:
         return text
 
     def _sums(self, layer: IntegerLayer) -> int:
-        """Words for the sums of a layer."""
+        """Number of words that the sums of a layer take."""
         outputs, per = layer.rows.shape[1], PER_WORD[self.q.weight_bits]
         return -(-outputs // per) * per // 2 if is_packed(layer, self.q) else outputs
 

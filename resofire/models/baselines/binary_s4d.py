@@ -129,7 +129,7 @@ class Ternary(Firing):
 
     def forward(self, x: Tensor) -> Tensor:
         out = ternary(x, SHARE * x.detach().abs().amax(-1, keepdim=True), self.surrogate)
-        self._fired(out.abs())
+        self._report_spikes(out.abs())
         return out
 
 

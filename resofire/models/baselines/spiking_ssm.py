@@ -74,7 +74,7 @@ class SpikingSSM(S4D):
             return self.neuron(x, cu_seqlens=cu_seqlens)
         with torch.no_grad():
             rest = self.sdn(x, cu_seqlens)
-        return self.neuron._fired(spike(x + rest - 1, self.neuron.surrogate))
+        return self.neuron._report_spikes(spike(x + rest - 1, self.neuron.surrogate))
 
     def count_mixer(self, name: str, steps: float, rates: Mapping[str, float]) -> list[Count]:
         scale = Count(layer=f"{name}.threshold", component="temporal neuron", times=steps, multiply=self.features,

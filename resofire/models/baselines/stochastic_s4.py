@@ -82,7 +82,7 @@ class SpikeSampler(Firing):
     def forward(self, y: Tensor, cu_seqlens: Tensor | None = None) -> Tensor:
         noise = torch.rand_like(y) if self.training else self._fixed_noise(y, cu_seqlens)
         # Rectangle(1) is 1 within 1/2 of the centre.
-        return self._fired(spike(y - 0.5, Rectangle(1.0), noise < y))
+        return self._report_spikes(spike(y - 0.5, Rectangle(1.0), noise < y))
 
     def _fixed_noise(self, y: Tensor, cu_seqlens: Tensor | None) -> Tensor:
         """Noise of each time step and channel, the same for all sequences."""

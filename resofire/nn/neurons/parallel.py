@@ -60,7 +60,7 @@ class PSN(Neuron):
         if state:
             raise ValueError(f"PSN: state must be None, as sequences cannot be split, got {type(state).__name__}")
         above = self._above(x, cu_seqlens, reverse)
-        return self._fired(spike(above, self.surrogate).to(x.dtype)), self.state_type()
+        return self._report_spikes(spike(above, self.surrogate).to(x.dtype)), self.state_type()
 
     def step(self, x: Tensor, state: Any = None) -> Never:
         """Refuse: every potential depends on the whole sequence.
@@ -187,7 +187,7 @@ class SlidingPSN(Neuron):
             above = torch.cat([inputs[:, :0], *(part[0] for part in parts)], 1)
             past = torch.cat([past[:0], *(part[1] for part in parts)])
         spikes = spike(above, self.surrogate).to(x.dtype)
-        return self._fired(spikes), self.state_type(*past.flip(1).unbind(1))
+        return self._report_spikes(spikes), self.state_type(*past.flip(1).unbind(1))
 
     def explain(self, x: Tensor) -> str:
         return "convolution: one filter over time"

@@ -83,16 +83,16 @@ class Recurrent(Neuron, config_class=RecurrentConfig):
     ) -> tuple[Tensor, Any]:
         if self._why_not_compiled(x) is not None:
             spikes, last = loop.scan(self._equation(x), x, state, cu_seqlens, reverse)
-            return self._fired(spikes), last
+            return self._report_spikes(spikes), last
         inner, weight = self.neuron._equation(x), self.feedback.weight
         spikes, states = equation.recurrent_scan(
             inner._replace(owner="Recurrent"), weight, x, state, cu_seqlens, reverse
         )
-        return self._fired(spikes), self.state_type(*states)
+        return self._report_spikes(spikes), self.state_type(*states)
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         spikes, last = loop.step(self._equation(x), x, state)
-        return self._fired(spikes), last
+        return self._report_spikes(spikes), last
 
     def trace(self, x: Tensor) -> Trace:
         spikes, states, argument = loop.record(self._equation(x), x)

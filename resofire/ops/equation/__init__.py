@@ -28,10 +28,10 @@ from .graph import Program
 from .loop import Dynamics, record, step
 from .trace import BranchError, Untraceable, trace
 
-# Programs that have been traced, by what they depend on, and how many are kept.
+# Traced programs by `_cache_key` and names, and the most that are kept.
 TRACED = 1000
 _traced: dict[Any, Program] = {}
-# Types whose repr tells different values apart.
+# Types whose repr is different for different values.
 SETTINGS = bool | int | float | str | None | Surrogate
 
 __all__ = [
@@ -62,15 +62,15 @@ def program_of(dynamics: Dynamics) -> Program:
     if dynamics.key is not None and torch.compiler.is_compiling():
         return operator.registered(dynamics.key)[0]
     names = (tuple(dynamics.state_type._fields), tuple(dynamics.coefficients._fields))
-    mark = _mark(dynamics.function)
-    if mark is None:
+    key = _cache_key(dynamics.function)
+    if key is None:
         return trace(dynamics.function, *names, dynamics.owner)
-    place = (mark, *names)
-    if place not in _traced:
+    key = (key, *names)
+    if key not in _traced:
         if len(_traced) >= TRACED:
             _traced.clear()
-        _traced[place] = trace(dynamics.function, *names, dynamics.owner)
-    return _traced[place]
+        _traced[key] = trace(dynamics.function, *names, dynamics.owner)
+    return _traced[key]
 
 
 def register(dynamics: Dynamics) -> str:
@@ -82,8 +82,8 @@ def register(dynamics: Dynamics) -> str:
     return operator.register(program_of(dynamics), dynamics.owner)
 
 
-def _mark(function: Any) -> Any:
-    """What the graph of some dynamics depends on: the function and the settings of its neuron; None if unknown."""
+def _cache_key(function: Any) -> Any:
+    """All that the graph of some dynamics depends on, the function and its neuron's settings; None if unknown."""
     owner, plain = getattr(function, "__self__", None), getattr(function, "__func__", function)
     if getattr(plain, "__closure__", None):
         return None
@@ -143,8 +143,9 @@ def scan(
     empty = current.new_zeros((0, lanes), dtype=dtype)
     coefficients = dynamics.rows(lanes) if dynamics.coefficients else empty
     spikes, last = operator.run(
-        key, current.to(dtype), coefficients, initial, cu_seqlens, dynamics.surrogate, reverse,
-        [value.requires_grad for value in dynamics.coefficients],
+        key, current.to(dtype), coefficients=coefficients, state=initial, cu_seqlens=cu_seqlens,
+        surrogate=dynamics.surrogate, reverse=reverse,
+        trained=[value.requires_grad for value in dynamics.coefficients],
     )  # fmt: skip
     return spikes.to(current.dtype), dynamics.state_type(*last.unbind(0))
 
@@ -182,7 +183,7 @@ def recurrent_scan(
         reverse: Run each sequence from its end.
 
     Returns:
-        Spikes like `current`, and the states as they came.
+        Spikes like `current`, and the states in the form of `state`.
     """
     owner, names = dynamics.owner, dynamics.state_type._fields
     require_current(owner, current, "B, T, N")
@@ -199,8 +200,8 @@ def recurrent_scan(
             trained=[value.requires_grad for value in dynamics.coefficients],
         )
     )  # fmt: skip
-    fired = _last_steps(spikes, stacked[-1], cu_seqlens, reverse)
-    return spikes.to(current.dtype), (*last.unbind(0), fired)
+    last_spikes = _last_steps(spikes, stacked[-1], cu_seqlens, reverse)
+    return spikes.to(current.dtype), (*last.unbind(0), last_spikes)
 
 
 def _last_steps(spikes: Tensor, before: Tensor, cu_seqlens: Tensor | None, reverse: bool) -> Tensor:
@@ -239,8 +240,8 @@ def builtin(
     def run(call: Call) -> Result:
         current = call.current.to(call.state.dtype)
         spikes, state = operator.run(
-            keys[call.reset, call.full], current, call.coefficients, call.state, call.cu_seqlens, call.surrogate,
-            call.reverse, call.trained,
+            keys[call.reset, call.full], current, coefficients=call.coefficients, state=call.state,
+            cu_seqlens=call.cu_seqlens, surrogate=call.surrogate, reverse=call.reverse, trained=call.trained,
         )  # fmt: skip
         return Result(spikes.to(call.current.dtype), state)
 

@@ -55,7 +55,7 @@ def forward(
 
 
 def backward(
-    program: Program, owner: str, inputs: Inputs, checkpoints: Tensor, grads: tuple[Tensor | None, Tensor | None],
+    program: Program, owner: str, inputs: Inputs, *, checkpoints: Tensor, grads: tuple[Tensor | None, Tensor | None],
     trained: Sequence[bool], surrogate: tuple[str, list[float]], reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of current, coefficients (0 where one is not `trained`) and initial state."""

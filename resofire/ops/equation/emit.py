@@ -24,7 +24,7 @@ from .adjoint import Adjoint
 from .graph import Program
 from .kernel_cache import keep_on_disk
 from .lower import lowered
-from .source import assigned, back_and_forth, inputs_of, joined, loads, statements
+from .source import assigned, chunk_backward, inputs_of, joined, loads, statements
 
 VECTORS = {
     simd.BYTES: {"load": simd.load, "prefetch": simd.prefetch},
@@ -120,8 +120,8 @@ def backward_source(
             of the current is added to what its place holds.
     """
     states = range(len(program.states))
-    way = back_and_forth(program, adjoint, trained)
-    size = len(way.place)
+    chunk = chunk_backward(program, adjoint, trained)
+    size = len(chunk.place)
     return joined(
         "def backward(plan, tasks, lanes, current, current_at, grads, grads_at, more, grad_current, out_at, "
         "past_cache, coefs, pitch, kept, numbers, grad_state, sums, reverse):",
@@ -164,22 +164,22 @@ def backward_source(
             else ()
         ),
         *loads(program, " " * 16),
-        *(f"                {line}" for line in way.again.once),
+        *(f"                {line}" for line in chunk.recomputed.once),
         *(f"                s{k} = load(kept, {k} * kept_span + kept_at)" for k in states),
         "                note = base",
         "                for _ in range(steps):",
         "                    x = load(c, c_at)",
         "                    prefetch(c, c_at - CHUNK * c_row)",
-        *(f"                    {line}" for line in way.again.each_step),
-        *(f"                    {line}" for line in way.noting(vector)),
-        *assigned(" " * 20, [f"s{k}" for k in states], way.following),
+        *(f"                    {line}" for line in chunk.recomputed.each_step),
+        *(f"                    {line}" for line in chunk.noting(vector)),
+        *assigned(" " * 20, [f"s{k}" for k in states], chunk.following),
         "                    c_at += c_row",
         f"                    note += {size} * WIDTH",
-        *(() if vector else way.slopes_one_by_one(" " * 16, "steps")),
-        *(f"                {line}" for line in way.back.once),
+        *(() if vector else chunk.slopes_one_by_one(" " * 16, "steps")),
+        *(f"                {line}" for line in chunk.reverse.once),
         *(f"                g{k} = load(grad_state, {k} * span + here)" for k in states),
         "                x = load(c, c_at - c_row)",
-        *(f"                sum_{k} = zero" for k in way.summed),
+        *(f"                sum_{k} = zero" for k in chunk.summed),
         "                g_at += (steps - 1) * g_row",
         "                o_at += (steps - 1) * o_row",
         "                for _ in range(steps):",
@@ -188,20 +188,20 @@ def backward_source(
         "                    x = load(c, c_at)",
         f"                    gs = load(g, g_at){' + more' if block else ''}",
         "                    prefetch(g, g_at - CHUNK * g_row)",
-        *(f"                    {name} = load(notes, note + {k} * WIDTH)" for name, k in way.place.items()),
-        *(f"                    {line}" for line in way.back.each_step),
+        *(f"                    {name} = load(notes, note + {k} * WIDTH)" for name, k in chunk.place.items()),
+        *(f"                    {line}" for line in chunk.reverse.each_step),
         "                    "
         + (
-            f"store(o, o_at, load(o, o_at) + {way.grad_current})"
+            f"store(o, o_at, load(o, o_at) + {chunk.grad_current})"
             if block
-            else f"_put(o, o_at, {way.grad_current}, past_cache and direct)"
+            else f"_put(o, o_at, {chunk.grad_current}, past_cache and direct)"
         ),
-        *(f"                    sum_{k} = sum_{k} {sign} {value}" for k, sign, value in way.sums),
-        *assigned(" " * 20, [f"g{k}" for k in states], way.grad_states),
+        *(f"                    sum_{k} = sum_{k} {sign} {value}" for k, sign, value in chunk.sums),
+        *assigned(" " * 20, [f"g{k}" for k in states], chunk.grad_states),
         "                    g_at -= g_row",
         "                    o_at -= o_row",
         *(f"                store(grad_state, {k} * span + here, g{k})" for k in states),
-        *(f"                add_wide(sums, {k} * span + here, sum_{k})" for k in way.summed),
+        *(f"                add_wide(sums, {k} * span + here, sum_{k})" for k in chunk.summed),
         "                if not direct:",
         "                    _scatter(target, steps, some, WIDTH, grad_current, o_first, to_row, out_at[2])",
     )

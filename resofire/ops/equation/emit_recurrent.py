@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from .adjoint import Adjoint
 from .graph import Program
 from .lower import lowered
-from .source import back_and_forth, inputs_of, joined, loads, statements
+from .source import chunk_backward, inputs_of, joined, loads, statements
 
 # The sum of the rows of `table` of the neurons that fired, one after another.
 _FEED = (
@@ -69,8 +69,8 @@ def forward_source(program: Program) -> str:
 def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], vector: bool) -> str:
     """The source of the backward kernel; see `recurrent.backward`."""
     states = range(len(program.states))
-    way = back_and_forth(program, adjoint, trained, note_current=True)
-    size = len(way.place)
+    chunk = chunk_backward(program, adjoint, trained, note_current=True)
+    size = len(chunk.place)
     return joined(
         "def backward(plan, tasks, lanes, current, first_current, spikes, at_strides, grads, grads_at, grad_current, "
         "coefs, pitch, table, weight, kept, numbers, grad_state, sums, grad_table, reverse):",
@@ -78,7 +78,7 @@ def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], 
         "    active = np.empty(pitch, np.int64)",
         f"    notes = np.empty(({size} * CHUNK + {max(1, len(states))} + 2) * pitch + WIDTH, current.dtype)",
         "    base = -(notes.ctypes.data // current.itemsize) % WIDTH",
-        # Behind the notes: the state on the way forth, the gradient of the current of the step after, and of this one.
+        # After the notes: the state of the forward steps, the gradient of the next step's current, and of this one's.
         f"    now = base + {size} * CHUNK * pitch",
         f"    later = now + {max(1, len(states))} * pitch",
         "    zero = zeros_like(load(current, 0))",
@@ -110,15 +110,15 @@ def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], 
         "                        x = x + load(first_current, here + lane)",
         *(f"                    {line}" for line in _FEED),
         *loads(program, " " * 20),
-        *(f"                    {line}" for line in way.again.once),
+        *(f"                    {line}" for line in chunk.recomputed.once),
         *(f"                    s{k} = load(notes, now + {k} * pitch + lane)" for k in states),
-        *(f"                    {line}" for line in way.again.each_step),
-        *(f"                    {line}" for line in way.noting(vector)),
+        *(f"                    {line}" for line in chunk.recomputed.each_step),
+        *(f"                    {line}" for line in chunk.noting(vector)),
         *(
             f"                    store(notes, now + {k} * pitch + lane, {value})"
-            for k, value in zip(states, way.following, strict=True)
+            for k, value in zip(states, chunk.following, strict=True)
         ),
-        *(() if vector else way.slopes_one_by_one(" " * 12, "steps * pitch // WIDTH")),
+        *(() if vector else chunk.slopes_one_by_one(" " * 12, "steps * pitch // WIDTH")),
         "            for t in range(first + steps - 1, first - 1, -1):",
         "                for lane in range(0, pitch, WIDTH):",
         f"                    note = base + ((t - first) * pitch + lane) * {size}",
@@ -134,18 +134,18 @@ def backward_source(program: Program, adjoint: Adjoint, trained: Sequence[str], 
         "                        p0 = p0 + load(weight, k * pitch + lane) * notes[later + k]",
         "                    gs = gs + ((p0 + p1) + (p2 + p3))",
         *loads(program, " " * 20),
-        *(f"                    {line}" for line in way.back.once),
-        *(f"                    {name} = load(notes, note + {k} * WIDTH)" for name, k in way.place.items()),
+        *(f"                    {line}" for line in chunk.reverse.once),
+        *(f"                    {name} = load(notes, note + {k} * WIDTH)" for name, k in chunk.place.items()),
         *(f"                    g{k} = load(grad_state, {k} * span + here + lane)" for k in states),
-        *(f"                    {line}" for line in way.back.each_step),
-        f"                    store(grad_current, at + t * row + lane, {way.grad_current})",
+        *(f"                    {line}" for line in chunk.reverse.each_step),
+        f"                    store(grad_current, at + t * row + lane, {chunk.grad_current})",
         *(
             f"                    store(grad_state, {k} * span + here + lane, {value})"
-            for k, value in zip(states, way.grad_states, strict=True)
+            for k, value in zip(states, chunk.grad_states, strict=True)
         ),
         *(
             f"                    add_wide(sums, {k} * span + here + lane, {value})"
-            for k, value in way.totals().items()
+            for k, value in chunk.totals().items()
         ),
         "                for lane in range(0, pitch, WIDTH):",
         "                    store(notes, later + lane, load(grad_current, at + t * row + lane))",

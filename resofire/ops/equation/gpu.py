@@ -61,7 +61,7 @@ def forward(
 
 
 def backward(
-    program: Program, owner: str, inputs: tuple[Tensor, Tensor, Tensor | None], checkpoints: Tensor,
+    program: Program, owner: str, inputs: tuple[Tensor, Tensor, Tensor | None], *, checkpoints: Tensor,
     grads: tuple[Tensor | None, Tensor | None], surrogate: tuple[str, list[float]], reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of current, coefficients and initial state; as `cpu.backward`."""

@@ -102,30 +102,29 @@ def _is(node: Node, value: float) -> bool:
 
 
 def rebuilt(outputs: Iterable[Node], graph: Graph, make: Callable[[Node, tuple[Node, ...]], Node | None]) -> list[Node]:
-    """The same outputs in another graph.
+    """Copy outputs into another graph.
 
     Args:
         outputs: The nodes.
         graph: The other graph.
-        make: Returns what takes the place of a node, from it and from what takes the place of its arguments; None for
-            the same operation.
+        make: Called with a node and its rebuilt arguments; returns the replacement, or None for the same operation.
     """
     outputs = list(outputs)
-    made: dict[int, Node] = {}
+    copies: dict[int, Node] = {}
     for node in ordered(outputs):
-        arguments = tuple(made[argument.index] for argument in node.args)
-        instead = make(node, arguments)
-        if instead is None:
+        arguments = tuple(copies[argument.index] for argument in node.args)
+        copy = make(node, arguments)
+        if copy is None:
             match node.op, node.value:
                 case "input", str(name):
-                    instead = graph.input(name)
+                    copy = graph.input(name)
                 case "constant", float(value):
-                    instead = graph.constant(value)
+                    copy = graph.constant(value)
                 case op, (float() | None) as value:
-                    instead = graph.node(op, *arguments, value=value)
-        assert instead is not None
-        made[node.index] = instead
-    return [made[node.index] for node in outputs]
+                    copy = graph.node(op, *arguments, value=value)
+        assert copy is not None
+        copies[node.index] = copy
+    return [copies[node.index] for node in outputs]
 
 
 def ordered(nodes: Iterable[Node], known: Collection[int] = ()) -> list[Node]:
@@ -165,7 +164,7 @@ class Program(NamedTuple):
 def program(
     graph: Graph, states: tuple[str, ...], coefficients: tuple[str, ...], spikes: Node, following: Mapping[str, Node]
 ) -> Program:
-    """A program from its outputs."""
+    """Make a program from its outputs."""
     outputs = [spikes, *(following[name] for name in states)]
     nodes = ordered(outputs)
     arguments = tuple(node.args[0] for node in nodes if node.op == "spike")
@@ -179,8 +178,8 @@ def program(
 NORM = ("norm inverse", "norm offset", "norm gamma", "norm beta")
 
 
-def behind_norm(inner: Program) -> Program:
-    """A program whose current is γ x̂ + β with x̂ = x inverse + offset: four more coefficients, named `NORM`."""
+def with_norm(inner: Program) -> Program:
+    """The program with a norm of its current, γ x̂ + β with x̂ = x inverse + offset: four more coefficients, `NORM`."""
     graph = Graph()
     inverse, offset, gamma, beta = (graph.input(f"c.{name}") for name in NORM)
     x_hat = graph.node("add", graph.node("mul", graph.input("current"), inverse), offset)

@@ -91,19 +91,23 @@ def backward(
     if current.is_cuda:
         from . import gpu
 
-        on_gpu, grads = (current, coefficients, cu_seqlens), (grad_spikes, grad_state)
-        return gpu.backward(program, owner, on_gpu, checkpoints, grads, (surrogate, list(numbers)), reverse)
+        return gpu.backward(
+            program, owner, (current, coefficients, cu_seqlens), checkpoints=checkpoints,
+            grads=(grad_spikes, grad_state), surrogate=(surrogate, list(numbers)), reverse=reverse,
+        )  # fmt: skip
     from . import cpu
 
-    inputs, form = cpu.Inputs(current, coefficients, cu_seqlens), (surrogate, list(numbers))
-    return cpu.backward(program, owner, inputs, checkpoints, (grad_spikes, grad_state), trained, form, reverse)
+    return cpu.backward(
+        program, owner, cpu.Inputs(current, coefficients, cu_seqlens), checkpoints=checkpoints,
+        grads=(grad_spikes, grad_state), trained=trained, surrogate=(surrogate, list(numbers)), reverse=reverse,
+    )  # fmt: skip
 
 
 differentiable(forward, backward)
 
 
 def run(
-    key: str, current: Tensor, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, surrogate: Any,
+    key: str, current: Tensor, *, coefficients: Tensor, state: Tensor, cu_seqlens: Tensor | None, surrogate: Any,
     reverse: bool, trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Spikes and final state [S, B, N] of a registered program; `trained` says which coefficients have a gradient."""

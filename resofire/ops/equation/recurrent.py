@@ -32,6 +32,20 @@ class Layer(NamedTuple):
     trained: Sequence[bool]
 
 
+class Gradients(NamedTuple):
+    """Gradients of the fields of `Layer` with these names."""
+
+    current: Tensor
+    weight: Tensor
+    coefficients: Tensor
+    state: Tensor
+    first: Tensor
+
+
+_TENSORS = (*Gradients._fields, "cu_seqlens")
+_OPTIONS = [name for name in Layer._fields if name not in _TENSORS]
+
+
 def _require_layout(layer: Layer) -> Any:
     program, owner = program_for(layer.key, layer.current, layer.coefficients, layer.cu_seqlens)
     lanes, dtype = layer.current.shape[2], layer.current.dtype
@@ -90,14 +104,14 @@ def forward(
     program, owner = _require_layout(layer)
     memory = _Memory(layer, owner)
     spikes, running = torch.empty_like(memory.current), widened(state, memory.pitch)
-    kept = state.new_zeros((state.shape[0], chunk_rows(current, cu_seqlens), memory.pitch))
+    checkpoints = state.new_zeros((state.shape[0], chunk_rows(current, cu_seqlens), memory.pitch))
     if current.numel():
         run(
             recurrent_forward_kernel(program, current.element_size()), memory.plan, memory.shares,
             memory.lanes, _flat(memory.current), _flat(memory.first), _flat(spikes), memory.strides,
-            _flat(memory.coefficients), memory.pitch, _flat(memory.table), _flat(running), _flat(kept), reverse,
+            _flat(memory.coefficients), memory.pitch, _flat(memory.table), _flat(running), _flat(checkpoints), reverse,
         )  # fmt: skip
-    return spikes[..., : memory.lanes].contiguous(), running[..., : memory.lanes].clone(), kept
+    return spikes[..., : memory.lanes].contiguous(), running[..., : memory.lanes].clone(), checkpoints
 
 
 @forward.register_fake
@@ -105,13 +119,13 @@ def _(
     current: Tensor, weight: Tensor, coefficients: Tensor, state: Tensor, first: Tensor, cu_seqlens: Tensor | None,
     *rest: object,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    kept = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), padded(current.shape[2])))
-    return torch.empty_like(current, memory_format=torch.contiguous_format), torch.empty_like(state), kept
+    checkpoints = state.new_empty((state.shape[0], chunk_rows(current, cu_seqlens), padded(current.shape[2])))
+    return torch.empty_like(current, memory_format=torch.contiguous_format), torch.empty_like(state), checkpoints
 
 
 @torch.library.custom_op("resofire::recurrent_backward", mutates_args=())
 def backward(
-    grad_spikes: Tensor | None, grad_state: Tensor | None, spikes: Tensor, kept: Tensor, current: Tensor,
+    grad_spikes: Tensor | None, grad_state: Tensor | None, spikes: Tensor, checkpoints: Tensor, current: Tensor,
     weight: Tensor, coefficients: Tensor, state: Tensor, first: Tensor, cu_seqlens: Tensor | None, key: str,
     surrogate: str, numbers: Sequence[float], reverse: bool, trained: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
@@ -127,7 +141,7 @@ def backward(
     memory = _Memory(layer, owner)
     lanes, pitch = memory.lanes, memory.pitch
     rows = chunk_rows(current, cu_seqlens)
-    require_like(owner, "kept", kept, (state.shape[0], rows, pitch), dtype)
+    require_like(owner, "checkpoints", checkpoints, (state.shape[0], rows, pitch), dtype)
     require_like(owner, "spikes", spikes, shape, dtype)
     require_like(owner, "grad_spikes", grad_spikes, shape, dtype)
     require_like(owner, "grad_state", grad_state, tuple(state.shape), dtype)
@@ -144,7 +158,7 @@ def backward(
         rest = (
             lanes, _flat(memory.current), _flat(memory.first), _flat(memory.rows(spikes)), memory.strides, source,
             place, _flat(grad_current), _flat(memory.coefficients), pitch, _flat(memory.table),
-            _flat(widened(weight, pitch)), _flat(kept), tuple(map(number_type(dtype), numbers)), _flat(running),
+            _flat(widened(weight, pitch)), _flat(checkpoints), tuple(map(number_type(dtype), numbers)), _flat(running),
             sums.reshape(-1),
         )  # fmt: skip
         work = [(tasks, _flat(table)) for tasks, table in zip(memory.shares, tables, strict=True)]
@@ -158,14 +172,18 @@ def backward(
         grad_first[some] = grad_current[batch, time][:, :lanes]
     total = torch.from_numpy(np.ascontiguousarray(sums.sum(1)[: len(trained), :lanes])).to(dtype)
     grad_weight = tables.double().sum(0).T[:lanes].to(dtype).contiguous()
-    return (
-        grad_current[..., :lanes].contiguous(), grad_weight, total, running[..., :lanes].clone(), grad_first,
-    )  # fmt: skip
+    return Gradients(
+        current=grad_current[..., :lanes].contiguous(),
+        weight=grad_weight,
+        coefficients=total,
+        state=running[..., :lanes].clone(),
+        first=grad_first,
+    )
 
 
 @backward.register_fake
 def _(
-    grad_spikes: Tensor | None, grad_state: Tensor | None, spikes: Tensor, kept: Tensor, current: Tensor,
+    grad_spikes: Tensor | None, grad_state: Tensor | None, spikes: Tensor, checkpoints: Tensor, current: Tensor,
     weight: Tensor, coefficients: Tensor, state: Tensor, first: Tensor, *rest: object,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     like = (current, weight, coefficients, state, first)
@@ -174,16 +192,17 @@ def _(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    ctx.save_for_backward(output[0], output[2], *inputs[:6])
-    ctx.options = inputs[6:]
+    layer, (spikes, _, checkpoints) = Layer(*inputs), output
+    ctx.save_for_backward(spikes, checkpoints, *(getattr(layer, name) for name in _TENSORS))
+    ctx.options = [getattr(layer, name) for name in _OPTIONS]
     ctx.set_materialize_grads(False)
 
 
 def _pull_back(ctx: Any, grad_spikes: Tensor | None, grad_state: Tensor | None, _: object) -> tuple[Any, ...]:
-    not_differentiable = (None,) * 6  # cu_seqlens and the options
-    if grad_spikes is None and grad_state is None:
-        return *((None,) * 5), *not_differentiable
-    return *backward(grad_spikes, grad_state, *ctx.saved_tensors, *ctx.options), *not_differentiable
+    by_name: dict[str, Tensor] = {}
+    if grad_spikes is not None or grad_state is not None:
+        by_name = Gradients(*backward(grad_spikes, grad_state, *ctx.saved_tensors, *ctx.options))._asdict()
+    return tuple(by_name.get(name) for name in Layer._fields)
 
 
 def _refuse(ctx: Any, *grads: Tensor) -> Never:

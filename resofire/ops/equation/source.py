@@ -74,27 +74,25 @@ def _literal(value: object) -> str:
     return repr(value) if np.isfinite(value) else f"np.float64('{value}')"
 
 
-class Ways(NamedTuple):
-    """Both ways through a chunk: forth once more, noting what is read on the way back, and back."""
+class ChunkBackward(NamedTuple):
+    """The backward pass through a chunk: recompute the steps, noting what their reverse reads, then reverse."""
 
-    again: Lines
-    back: Lines
+    recomputed: Lines
+    reverse: Lines
     following: list[str]  # the next states
-    notes: dict[str, str]  # by its name on the way back, the value to note on the way forth
-    slopes: dict[str, str]  # likewise the arguments of `spike`, whose slopes are noted
+    notes: dict[str, str]  # name in the reverse steps -> value of the forward steps to note
+    slopes: dict[str, str]  # likewise for the arguments of `spike`, whose slopes are noted
     grad_current: str
     grad_states: list[str]
-    sums: list[
-        tuple[int, str, str]
-    ]  # what to add to or subtract from the gradient of a coefficient: number, sign, value
+    sums: list[tuple[int, str, str]]  # terms of the gradients of coefficients: (coefficient, sign, value)
 
     @property
     def summed(self) -> list[int]:
-        """The numbers of the coefficients in `sums`."""
+        """The indices of the coefficients in `sums`."""
         return list(dict.fromkeys(k for k, *_ in self.sums))
 
     def totals(self) -> dict[int, str]:
-        """The gradient of each of them, as one expression."""
+        """The gradient of each coefficient in `sums`, as one expression."""
         parts = {k: [f"{sign} {value}" for j, sign, value in self.sums if j == k] for k in self.summed}
         return {k: f"zero {' '.join(terms)}" for k, terms in parts.items()}
 
@@ -104,7 +102,7 @@ class Ways(NamedTuple):
         return {name: k for k, name in enumerate((*self.notes, *self.slopes))}
 
     def noting(self, vector: bool) -> list[str]:
-        """The lines that note. If the slope does not take vectors, arguments are noted: see `slopes_one_by_one`."""
+        """The lines that write notes; without a vector form of the slope, its arguments (see `slopes_one_by_one`)."""
         values = dict(self.notes)
         values |= {name: f"slope({value}, *numbers)" if vector else value for name, value in self.slopes.items()}
         return [f"store(notes, note + {self.place[name]} * WIDTH, {value})" for name, value in values.items()]
@@ -121,8 +119,10 @@ class Ways(NamedTuple):
         ]
 
 
-def back_and_forth(program: Program, adjoint: Adjoint, trained: Sequence[str], note_current: bool = False) -> Ways:
-    """Both ways of a program.
+def chunk_backward(
+    program: Program, adjoint: Adjoint, trained: Sequence[str], note_current: bool = False
+) -> ChunkBackward:
+    """The backward pass of a program through a chunk.
 
     Args:
         program: What the forward pass computes.
@@ -134,28 +134,37 @@ def back_and_forth(program: Program, adjoint: Adjoint, trained: Sequence[str], n
     gradients += [adjoint.coefficients[name] for name in trained]
     forward = [*program.arguments, *(program.following[name] for name in program.states)]
     nodes = lowered([*forward, *(node for node in gradients if node is not None)])
-    forth, behind = nodes[: len(forward)], nodes[len(forward) :]
-    again = statements(forth, inputs_of(program))
+    forward_nodes, gradient_nodes = nodes[: len(forward)], nodes[len(forward) :]
+    recomputed = statements(forward_nodes, inputs_of(program))
     arguments, following = (
-        [again.names[node.index] for node in part]
-        for part in (forth[: len(program.arguments)], forth[len(program.arguments) :])
+        [recomputed.names[node.index] for node in part]
+        for part in (forward_nodes[: len(program.arguments)], forward_nodes[len(program.arguments) :])
     )
     count = 1 + len(program.states)
-    left = iter(behind)
-    results = [None if node is None else next(left) for node in gradients]
+    remaining = iter(gradient_nodes)
+    results = [None if node is None else next(remaining) for node in gradients]
     terms = _terms(results[:count], dict(zip(trained, results[count:], strict=True)))
-    behind = [node for node in results[:count] if node is not None] + [node for *_, node in terms]
-    computed = {node.index for node in ordered(forth)} - again.fixed
-    costly = {node.index: f"m{node.index}" for node in ordered(behind) if node.op in COSTLY and node.index in computed}
-    back = statements(behind, inputs_of(program), costly)
-    inputs = {node.value for node in ordered(behind, costly) if node.op == "input"}
+    gradient_nodes = [node for node in results[:count] if node is not None] + [node for *_, node in terms]
+    computed = {node.index for node in ordered(forward_nodes)} - recomputed.fixed
+    shared = [node.index for node in ordered(gradient_nodes) if node.op in COSTLY and node.index in computed]
+    costly = {index: f"m{index}" for index in shared}
+    reverse = statements(gradient_nodes, inputs_of(program), costly)
+    inputs = {node.value for node in ordered(gradient_nodes, costly) if node.op == "input"}
     notes = {"x": "x"} if note_current and "current" in inputs else {}
     notes |= {f"s{k}": f"s{k}" for k, name in enumerate(program.states) if f"state.{name}" in inputs}
-    notes |= {name: again.names[index] for index, name in costly.items()}
+    notes |= {name: recomputed.names[index] for index, name in costly.items()}
     slopes = {f"d{k}": name for k, name in enumerate(arguments) if f"slope.{k}" in inputs}
-    current, *states = ("zero" if node is None else back.names[node.index] for node in results[:count])
-    sums = [(program.coefficients.index(name), sign, back.names[node.index]) for name, sign, node in terms]
-    return Ways(again, back, following, notes, slopes, current, states, sums)
+    current, *states = ("zero" if node is None else reverse.names[node.index] for node in results[:count])
+    return ChunkBackward(
+        recomputed=recomputed,
+        reverse=reverse,
+        following=following,
+        notes=notes,
+        slopes=slopes,
+        grad_current=current,
+        grad_states=states,
+        sums=[(program.coefficients.index(name), sign, reverse.names[node.index]) for name, sign, node in terms],
+    )
 
 
 def _terms(others: list[Node | None], gradients: dict[str, Node | None]) -> list[tuple[str, str, Node]]:

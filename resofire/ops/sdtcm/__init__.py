@@ -28,7 +28,7 @@ class Block(NamedTuple):
 
     u: Tensor  # [B, T, N], or [1, S, N] packed with cu_seqlens
     coefficients: Tensor  # [K, C, N] of K = 1 or 2 temporal neurons, the second reversed
-    gamma: Tensor | None  # [N]: the norm in front of them, γ (u - mean) inverse + β; None for none
+    gamma: Tensor | None  # [N]: of the norm of their current, γ (u - mean) inverse + β; None without a norm
     beta: Tensor | None
     token_weight: Tensor  # [N, K N]
     token_bias: Tensor  # [N]

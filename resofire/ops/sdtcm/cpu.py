@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..equation.cpu import backward_kernel, forward_kernel
-from ..equation.graph import Program, behind_norm
+from ..equation.graph import Program, with_norm
 from ..equation.operator import registered
 from ..moments.cpu import add_affine
 from ..neuron_scan import chunk_rows, padded, simd
@@ -82,22 +82,22 @@ class _Walk:
         share_out(walk, tasks, min(self.threads, len(tasks)))
 
 
-# Programs behind a norm, by the keys of those without.
-_behind_norm: dict[str, Program] = {}
+# Programs with a norm of their current, by the keys of those without.
+_with_norm: dict[str, Program] = {}
 
 
 def _program(block: Block) -> tuple[Program, str]:
-    """What the temporal neurons compute, norm included, and their name."""
+    """The program of the temporal neurons, with the norm of their current if there is one, and their name."""
     program, owner = registered(block.neuron)
     if block.gamma is None:
         return program, owner
-    if block.neuron not in _behind_norm:
-        _behind_norm[block.neuron] = behind_norm(program)
-    return _behind_norm[block.neuron], owner
+    if block.neuron not in _with_norm:
+        _with_norm[block.neuron] = with_norm(program)
+    return _with_norm[block.neuron], owner
 
 
 def _norm_rows(block: Block) -> Tensor:
-    """The coefficients of `behind_norm`, [4, N]; [0, N] without a norm."""
+    """The coefficients of `with_norm`, [4, N]; [0, N] without a norm."""
     if block.gamma is None or block.beta is None or block.mean is None or block.inverse is None:
         return block.u.new_empty((0, block.u.shape[2]))
     return torch.stack((block.inverse, -block.mean * block.inverse, block.gamma, block.beta))
@@ -199,15 +199,15 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
 
     token_factor, channel_factor = _factors(block)
     token_keep, channel_keep = _keep_rows(block)
-    # x is first the gradient of S', then of R, finally of u; `spikes` that of the temporal spikes of one span.
+    # x is first the gradient of S', then of R, finally of u; `grad_spikes` is that of the temporal spikes of one span.
     x = u.new_empty((steps, lanes))
     longest = max((end - begin for *_, begin, end in walk.spans()), default=0)
-    spikes = u.new_empty((longest, count * lanes))
+    grad_spikes = u.new_empty((longest, count * lanes))
     through_token = _GradientProduct(block.token_weight * token_factor, longest, block.gradient_dtype)
     through_channel = _GradientProduct(block.channel_weight * channel_factor, longest, block.gradient_dtype)
-    # The gradient that each spike gets through the fire rates.
     number = walk.source.dtype.type
-    more = u.new_zeros(count + 1) if grad_rates is None else grad_rates / max(1, u.numel())
+    # The gradient that each spike gets through the fire rates.
+    rate_grads = u.new_zeros(count + 1) if grad_rates is None else grad_rates / max(1, u.numel())
     token_numbers, channel_numbers = (tuple(map(number, n)) for n in (block.token_numbers, block.channel_numbers))
     most = most_rooms(walk.threads, count * lanes, lanes, u.element_size())
     stretches = {
@@ -220,26 +220,28 @@ def backward(block: Block, saved: Saved, grad: Tensor | None, grad_rates: Tensor
     sums = np.zeros((count, len(trained), *walk.state.shape[2:]))
     arrays = (
         pull.view(-1).numpy(), x.view(-1).numpy(), saved.r.view(-1).numpy(), lanes, number(block.threshold),
-        number(more[-1]), channel_numbers, flat_bits(saved.token_bits), saved.token_bits.shape[1], token_keep,
+        number(rate_grads[-1]), channel_numbers, flat_bits(saved.token_bits), saved.token_bits.shape[1], token_keep,
         flat_bits(saved.channel_bits), saved.channel_bits.shape[1], channel_keep, block.keep is not None,
     )  # fmt: skip
+
+    def unmix_stretch(stretch: tuple[int, tuple[int, int]]) -> None:
+        room, (first_step, end_step) = stretch
+        unmix(first_step, end_step, *arrays, token_room[room], channel_room[room])
+
     for first, last, begin, end in walk.spans():
         through_channel(pull[begin:end], x[begin:end])
         _drop(x[begin:end], channel_keep[begin:end])
-        share_out(
-            lambda piece: unmix(*piece[1], *arrays, token_room[piece[0]], channel_room[piece[0]]),
-            list(enumerate(stretches[begin])), walk.threads,
-        )  # fmt: skip
-        here = spikes[: end - begin]
-        through_token(x[begin:end], here)
-        _drop(here, token_keep[begin:end])
+        share_out(unmix_stretch, list(enumerate(stretches[begin])), walk.threads)
+        span_grad = grad_spikes[: end - begin]
+        through_token(x[begin:end], span_grad)
+        _drop(span_grad, token_keep[begin:end])
         pitch = count * lanes
         for k in range(count):
-            # `spikes` begins with this span's first step.
+            # `grad_spikes` begins with this span's first step.
             place = (pitch * u.shape[1], pitch, 1, k * lanes - pitch * begin)
             walk.run(
-                (first, last), go_back, spikes.view(-1).numpy(), place, number(more[k]), x.view(-1).numpy(), walk.at,
-                False, walk.rows[k], walk.pitch, saved.checkpoints[k].reshape(-1).numpy(), token_numbers,
+                (first, last), go_back, grad_spikes.view(-1).numpy(), place, number(rate_grads[k]), x.view(-1).numpy(),
+                walk.at, False, walk.rows[k], walk.pitch, saved.checkpoints[k].reshape(-1).numpy(), token_numbers,
                 walk.state[k].reshape(-1), sums[k].reshape(-1), k == 1,
             )  # fmt: skip
 
