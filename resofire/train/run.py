@@ -45,7 +45,7 @@ from .memory import require_memory
 from .optimiser import MOMENTS
 from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Children, Interrupted, Peers, StopSignals, on_this_machine, rank, world
-from .record import RUN, RunError, conditions, fingerprints, manifest, read, sample, source_line
+from .record import MISTAKES, RUN, RunError, conditions, fingerprints, manifest, read, sample, source_line
 from .source import FILE, save_arrays
 
 LOST = "another process of the run has ended"
@@ -134,6 +134,11 @@ def train(
     except (RuntimeError, ValueError, TypeError) as error:
         # Such as a backend that cannot run this network, or a mistake in a user's own module.
         raise RunError(f"{error}{source_line(error)}") from error
+    except MISTAKES as error:
+        place = source_line(error)
+        if not place:
+            raise
+        raise RunError(f"train: {type(error).__name__}: {error}{place}") from error
     with locked(folder, create=True):
         require_empty(folder)
         try:
