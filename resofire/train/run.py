@@ -57,11 +57,12 @@ class Stopped(Exception):
     Attributes:
         why: What happened, without advice: "stopped in step 3 of 9".
         code: Exit code of the command, 130 if the user interrupted it.
+        by_command: Whether the text ends with the command that resumes the run.
     """
 
-    def __init__(self, why: str, code: int = 1, advice: str = "") -> None:
+    def __init__(self, why: str, code: int = 1, advice: str = "", by_command: bool = False) -> None:
         super().__init__(f"{why}; {advice}" if advice else why)
-        self.why, self.code = why, code
+        self.why, self.code, self.by_command = why, code, by_command
 
 
 class Outcome(NamedTuple):
@@ -284,9 +285,12 @@ def _execute(
 
     def stopped(reason: str, code: int = 1) -> Stopped:
         how = f"resume with: resofire train --resume {shlex.quote(str(folder))}"
-        if own.names().keys() - {"model"}:
+        by_command = not own.names().keys() - {"model"}
+        if not by_command:
             how = "resume with resofire.train.resume and the same loss, optimizer and callbacks"
-        return Stopped(f"stopped in step {run.step} of {plan.steps}{reason}", code, f"{_last(folder)}; {how}")
+        return Stopped(
+            f"stopped in step {run.step} of {plan.steps}{reason}", code, f"{_last(folder)}; {how}", by_command
+        )
 
     def explain(interrupted: bool) -> None:
         print(f"resofire: {stopped('' if interrupted else f': {LOST}')}", file=sys.stderr, flush=True)
