@@ -4,7 +4,9 @@ All choices are here, each with its reason; docs/experiments/automatic-choices.m
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -44,6 +46,8 @@ def choose(
     Returns:
         The config. Its number of steps is fixed, whatever the machine does later.
     """
+    counts = {"epochs": epochs, "features": features, "depth": depth, "batch": batch}
+    require_positive("automatic.choose", {"minutes": minutes}, counts)
     size, longest = len(task["train"]), int(task["train"].lengths.max())
     if features is None and size >= LARGE and minutes is not None:
         # The wide network, where the budget has time for all its steps.
@@ -69,6 +73,18 @@ def choose(
     if minutes is not None:
         steps = min(steps, train.steps_within(config, task, minutes, validations))
     return replace(config, steps=steps, validate_every=math.ceil(steps / validations))
+
+
+def require_positive(owner: str, numbers: Mapping[str, object], integers: Mapping[str, object]) -> None:
+    """Refuse settings, by their names, that are neither positive nor None.
+
+    Raises:
+        ValueError: The first such setting.
+    """
+    for settings, kind, noun in ((numbers, Real, "number"), (integers, Integral, "integer")):
+        for name, value in settings.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or not float(value) > 0):
+                raise ValueError(f"{owner}: {name} must be a positive {noun} or None, got {value!r}")
 
 
 def _planned_steps(size: int, batch: int, epochs: int | None) -> int:
@@ -119,9 +135,16 @@ def describe(config: RunConfig, task: Task) -> list[str]:
     return [
         f"network   {blocks} of {model.features} channels, {way}, {parameters:,} parameters",
         f"memory    {low:,.0f} to {high:,.0f} steps",
-        f"training  {steps:,} steps of {config.batch} sequences ({passes:,.0f} epochs), learning rate {config.lr:g}",
+        f"training  {_counted(steps, 'step')} of {_counted(config.batch, 'sequence')} ({_counted(passes, 'epoch')}), "
+        f"learning rate {config.lr:g}",
         f"keeps     {selection}, averaged",
     ]
+
+
+def _counted(number: float, noun: str) -> str:
+    """A number with its noun; less than ten of something divisible with one decimal."""
+    text = f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:,.1f}"
+    return f"{text} {noun}{'' if text == '1' else 's'}"
 
 
 def _memory(neuron: PRFConfig) -> tuple[float, float]:

@@ -83,12 +83,16 @@ class SpikingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] #
         Raises:
             DataError: The data are unfit; it is a ValueError that names the sequence.
         """
+        counts = {"max_epochs": self.max_epochs, "features": self.features, "depth": self.depth, "batch": self.batch}
+        automatic.require_positive("SpikingClassifier", {"max_minutes": self.max_minutes, "lr": self.lr}, counts)
         X, y, per_step = self._checked(X, y)
         flat = np.concatenate(y) if per_step else y
         check_classification_targets(flat)
         self.classes_, numbers = np.unique(flat, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"SpikingClassifier: y must have at least two classes, got 1 class: {self.classes_[0]!r}")
+            raise ValueError(
+                f"SpikingClassifier: y must have at least two classes, got 1 class: {str(self.classes_[0])!r}"
+            )
         names = [str(label) for label in self.classes_]
         labels = [names[number] for number in numbers]
         if per_step:

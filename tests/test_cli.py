@@ -69,6 +69,8 @@ USAGE_ERRORS = [
     (["export", "digits"], "export: --to is missing: nir, onnx (whole sequences), onnx-step (one step with its state), c (header and test) or safetensors; see resofire export --help"),
     (["export", "digits", "--samples", "2.5", "--to", "c"], "export: --samples must be an integer, got '2.5'; see resofire export --help"),
     (["bench", "neuron"], "bench: name must be one of neurons, networks, baselines, peers, events, stream, got 'neuron' (did you mean 'neurons'?)"),
+    (["evaluate", "digits", "--label", "x"], "evaluate: there is no flag --label; see resofire evaluate --help"),
+    (["train", "digit"], "train: there is no recipe 'digit' (did you mean 'digits'?); resofire train --help lists them"),
     (["bench", "--jsn=x"], "bench: there is no flag --jsn (did you mean '--json'?); see resofire bench --help"),
     (["bench", "--json", "."], "bench: --json must name a file, got the folder ."),
     (["bench", "--json", "/dev/null/x/y"], "bench: --json /dev/null/x/y cannot be written: Not a directory"),

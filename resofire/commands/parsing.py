@@ -1,6 +1,7 @@
 """Flags into a command's dataclass, by tyro. What tyro rejects becomes one sentence; its help stays as it is."""
 
 import dataclasses
+import difflib
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import tyro
 from tyro import _errors as events
 from tyro.constructors import UnsupportedTypeAnnotationError
 
-from .usage import UsageError, hint
+from .usage import UsageError
 
 Kind = TypeVar("Kind")
 
@@ -98,7 +99,9 @@ def _sentence(event: events.ParseErrorEvent, command: Any, arguments: Sequence[s
 def _unknown(tokens: Sequence[str], command: Any) -> str:
     flags = flag_names(tokens)
     if flags:
-        return f"there is no flag {flags[0]}{hint(flags[0], _flags(command))}"
+        # Without the dashes, in which all flags agree.
+        close = difflib.get_close_matches(flags[0].lstrip("-"), [each.lstrip("-") for each in _flags(command)], n=1)
+        return f"there is no flag {flags[0]}" + (f" (did you mean '--{close[0]}'?)" if close else "")
     return f"unexpected argument {tokens[0]!r}"
 
 

@@ -51,7 +51,7 @@ class Train:
                 task = load_task(self.config, self.data_dir) if self.task is None else self.task
                 folder, result = train_in_folder(self.config, task, self.out, self.devices or 1)
         except train.Stopped as stopped:
-            print(f"resofire: {stopped}", file=sys.stderr)
+            print(f"resofire: {stopped}{import_flags() if stopped.by_command else ''}", file=sys.stderr)
             return stopped.code
         except train.RunError as error:
             raise UsageError(str(error)) from None
@@ -109,7 +109,10 @@ def _config_and_task(name: str) -> tuple[Any, Any]:
     recipes = all_recipes(name)
     if name in recipes:
         return recipes[name](), None
-    got = f", got {name!r}{hint(name, recipes)}" if name else ""
+    close = hint(name, recipes)
+    if close:
+        raise UsageError(f"train: there is no recipe {name!r}{close}; resofire train --help lists them")
+    got = f", got {name!r}" if name else ""
     first = " the first word," if name.startswith("-") else ""
     raise UsageError(f"train: recipe must be{first} one of {', '.join(recipes)} or package.module:function{got}")
 

@@ -6,6 +6,7 @@ def vibration(data_dir=None, *, window=1024) -> data.Task: ...
 
 import dataclasses
 import difflib
+import inspect
 import os
 from collections.abc import Callable, KeysView
 from typing import Any, NamedTuple, TypeVar
@@ -107,6 +108,13 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, **settings: 
     for key, value in entry.preset.items():
         if settings.get(key, value) != value:
             raise ValueError(f"{name}: {key} must be {value!r}, got {settings[key]!r}")
+    known = inspect.signature(entry.function).parameters
+    if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        for key in settings:
+            if key not in known:
+                names = ", ".join(each for each in known if each not in {"data_dir", *entry.preset})
+                settings_are = f"settings are {names}" if names else "it has none"
+                raise DataError(f"{name}: there is no setting {key!r}; {settings_are}")
     place = {"data_dir": data_dir} if data_dir else {}
     task = entry.function(**place, **{**entry.preset, **settings})
     if not isinstance(task, Task):

@@ -272,6 +272,10 @@ def _labels(reading: Reading, y: Any, sequences: list[np.ndarray], lengths: list
             raise reading.error("y", f"have labels of one form, {first} and {this} differ")
         if per_step and len(row) != lengths[number]:
             got = f"{reading.where(number, None, None)} has {lengths[number]} steps and {len(row)} labels"
+            if all(
+                isinstance(each, list | tuple) and (each.count(0), each.count(1)) == (len(each) - 1, 1) for each in rows
+            ):
+                got += "; for one-hot labels, pass y.argmax(1)"
             raise reading.error("y", f"have one label per step, {got}")
     if per_step:
         # Padding was cut.

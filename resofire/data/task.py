@@ -80,6 +80,9 @@ class Split:
         self.kind, self.form, self.pairs, self.per_step = kind, form or Form(), pairs, per_step
         self.warps = warps
 
+    def __repr__(self) -> str:
+        return f"Split({len(self):,} {'pairs' if self.pairs else 'sequences'} of {self.kind})"
+
     def __len__(self) -> int:
         """Number of samples: sequences, or pairs."""
         if self.bounds is None:

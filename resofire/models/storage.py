@@ -200,7 +200,29 @@ def load(path: str | os.PathLike[str]) -> Network:
     if len(kinds) > 1:
         raise StorageError(f"{file} must hold floating-point numbers of one type, got {' and '.join(kinds)}")
     model.load_state_dict(weights, assign=True)
+    lost = unsaved_tensor(model)
+    if lost is not None:
+        raise StorageError(f"{file} cannot be loaded: {lost}")
     return model.eval()
+
+
+def unsaved_tensor(outline: torch.nn.Module) -> str | None:
+    """A sentence on the first tensor that a network keeps outside its state dict; None if there is none.
+
+    Args:
+        outline: The network built on the meta device, where such a tensor has no values after loading.
+    """
+    for module in outline.modules():
+        saved = module.state_dict(keep_vars=True)
+        buffers = {name: value for name, value in module._buffers.items() if name not in saved}
+        for name, value in {**vars(module), **buffers}.items():
+            if isinstance(value, torch.Tensor) and value.is_meta:
+                owner = type(module).__name__
+                return (
+                    f"{owner}.{name} is a tensor that is not saved with the network; "
+                    f"in {owner}.__init__, use self.register_buffer({name!r}, ...)"
+                )
+    return None
 
 
 def shipped() -> tuple[str, ...]:

@@ -99,10 +99,12 @@ class LIF(Neuron, config_class=LIFConfig):
     def scan(
         self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, LIFState]:
+        self._require_channels(x)
         spikes, last = lif(x, **self._call(), state=state, backend=self.backend, cu_seqlens=cu_seqlens, reverse=reverse)
         return self._report_spikes(spikes), last
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, LIFState]:
+        self._require_channels(x)
         options = self._call()
         del options["reset_gradient"]
         spikes, last = lif_step(x, state=state, **options)
@@ -113,6 +115,7 @@ class LIF(Neuron, config_class=LIFConfig):
         return LIFState
 
     def explain(self, x: Tensor) -> str:
+        self._require_channels(x)
         return str(explain("lif", x, **self._call(), backend=self.backend))
 
     def _call(self) -> dict[str, Any]:

@@ -54,6 +54,9 @@ class _Registered(type):
 
     def __call__(cls, *args: Any, **settings: Any) -> Any:
         neuron = super().__call__(*args, **settings)
+        if "features" not in vars(neuron):
+            raise TypeError(f"{cls.__name__}: __init__ must call super().__init__(features, surrogate=surrogate)")
+        _require_signature(neuron)
         try:
             with torch.no_grad():
                 neuron._graph_key = equation.register(neuron._equation(torch.empty(1, 0, neuron.features)))
@@ -69,6 +72,17 @@ class _Registered(type):
         """The signature of `__init__`, which `__call__` would hide from help and editors."""
         signature = inspect.signature(cls.__init__)  # type: ignore[misc] # on the class, on purpose
         return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _require_signature(neuron: Any) -> None:
+    """Refuse a `dynamics` that does not take its four arguments, such as one without `self` or `@staticmethod`."""
+    try:
+        inspect.signature(neuron.dynamics).bind("current", "state", "c", "spike")
+    except TypeError:
+        owner = type(neuron).__name__
+        raise TypeError(
+            f"{owner}: dynamics must take (current, state, c, spike), as a @staticmethod or as a method behind self"
+        ) from None
 
 
 class Neuron(Firing, Configurable, metaclass=_Registered):
@@ -209,9 +223,12 @@ class Neuron(Firing, Configurable, metaclass=_Registered):
         return f"{self.features}, {self.surrogate}"
 
     def _require_channels(self, x: Tensor) -> None:
-        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[-1] != self.features:
-            owner, got = type(self).__name__, list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {got}")
+        owner = type(self).__name__
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{owner}: the input must be a tensor, got {type(x).__name__}")
+        if x.dim() == 0 or x.shape[-1] != self.features:
+            form = list(x.shape)
+            raise ValueError(f"{owner}: the input must have {self.features} channels in its last dimension, got {form}")
 
     def _keep_log(self, name: str, value: Tensor, trained: bool) -> None:
         """Store a positive quantity as the parameter `log_<name>` if trained, otherwise as the buffer `<name>`."""

@@ -193,10 +193,12 @@ class PRF(Neuron, config_class=PRFConfig):
     def scan(
         self, x: Tensor, state: Any = None, *, cu_seqlens: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, PRFState]:
+        self._require_channels(x)
         spikes, last = prf(x, **self._call(), state=state, backend=self.backend, cu_seqlens=cu_seqlens, reverse=reverse)
         return self._report_spikes(spikes), last
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, PRFState]:
+        self._require_channels(x)
         options = self._call()
         del options["reset_gradient"]
         spikes, last = prf_step(x, state=state, **options)
@@ -207,6 +209,7 @@ class PRF(Neuron, config_class=PRFConfig):
         return PRFState
 
     def explain(self, x: Tensor) -> str:
+        self._require_channels(x)
         return str(explain("prf", x, **self._call(), backend=self.backend))
 
     def _call(self) -> dict[str, Any]:

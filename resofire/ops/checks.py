@@ -114,7 +114,8 @@ def stacked_state(op: str, state: tuple[Tensor, ...] | None, names: tuple[str, .
     if state is None:
         return torch.zeros((len(names), *shape), dtype=dtype, device=current.device)
     if not isinstance(state, tuple) or len(state) != len(names) or not all(isinstance(x, Tensor) for x in state):
-        raise TypeError(f"{op}: state must be a tuple of tensors ({', '.join(names)}), got {type(state).__name__}")
+        got = f"{len(state)} values" if isinstance(state, tuple) and len(state) != len(names) else type(state).__name__
+        raise TypeError(f"{op}: state must be a tuple of tensors ({', '.join(names)}), got {got}")
     for name, value in zip(names, state, strict=True):
         if value.shape != shape:
             raise ValueError(f"{op}: state.{name} must have shape {list(shape)}, got {list(value.shape)}")

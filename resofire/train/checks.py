@@ -12,6 +12,7 @@ from .. import models
 from ..data import Batch, Task
 from ..data.task import IGNORED
 from ..models import StorageError
+from ..models.storage import unsaved_tensor
 from ..nn import BatchNorm
 from .callbacks import Callback
 from .config import RunConfig
@@ -33,6 +34,8 @@ def require_parts(config: object, task: object, loss: object, optimizer: object,
         raise RunError(f"train: task must be a data.Task, such as data.from_arrays returns, got {_describe(task)}")
     if loss is not None and not callable(loss):
         raise RunError(f"train: loss must be a function of (logits, labels), got {_describe(loss)}")
+    if isinstance(loss, type):
+        raise RunError(f"train: loss must be a function of (logits, labels), got the class {loss.__name__}; call it")
     if optimizer is not None and not callable(optimizer):
         raise RunError(
             "train: optimizer must be a function that makes one from parameter groups, "
@@ -176,6 +179,9 @@ def require_saveable(model: nn.Module) -> None:
             built = config.build()
     except (StorageError, ValueError, TypeError, RuntimeError) as error:
         raise RunError(f"train: {error}") from None
+    lost = unsaved_tensor(built)
+    if lost is not None:
+        raise RunError(f"train: {lost}")
     if type(built) is not type(model):
         raise RunError(
             f"train: {type(config).__name__} must build a {type(model).__name__}, got {type(built).__name__}"

@@ -18,7 +18,7 @@ from ..models.config import EncoderConfig
 from ..nn import SDTCM, Neuron
 from .config import RunConfig
 from .processes import training_device
-from .record import RunError
+from .record import USER_CODE_ERRORS, RunError, source_line
 
 # Deeper networks are extrapolated: building blocks takes time, even on the meta device.
 DEPTH = 16
@@ -101,7 +101,12 @@ def _outlined(config: NetworkConfig) -> Size:
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         # For example a weight whose size overflows an integer.
         text = " ".join(str(error).partition("Exception raised from")[0].split())[:400]
-        raise RunError(f"train: model cannot be built: {text}") from None
+        raise RunError(f"train: model cannot be built: {text}{source_line(error)}") from None
+    except USER_CODE_ERRORS as error:
+        place = source_line(error)
+        if not place:
+            raise
+        raise RunError(f"train: model cannot be built: {type(error).__name__}: {error}{place}") from error
 
 
 def _size_of(model: nn.Module) -> Size:

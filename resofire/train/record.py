@@ -105,6 +105,10 @@ def sample(split: Split) -> Batch:
     return next(iter(split.batches(min(2, len(split)))))
 
 
+# What a slip in a user's code raises, besides errors of value and type.
+USER_CODE_ERRORS = (AttributeError, LookupError, NameError, ArithmeticError, AssertionError)
+
+
 def source_line(error: BaseException) -> str:
     """The place in the user's code that raised an error, as " (file.py, line 7)"; empty for errors in this package."""
     ours = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))

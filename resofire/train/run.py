@@ -44,7 +44,7 @@ from .folder import clear, locked, require_empty, write_json
 from .memory import require_memory
 from .precision import apply_gradient_dtype, resume_gradient_dtype
 from .processes import Children, Interrupted, Peers, StopSignals, on_this_machine, rank, world
-from .record import RUN, RunError, conditions, manifest, read, sample, source_line
+from .record import RUN, USER_CODE_ERRORS, RunError, conditions, manifest, read, sample, source_line
 from .restore import newest_state, require_same, require_unfinished, restore_optimizer
 from .source import DATA, save_arrays
 
@@ -60,11 +60,12 @@ class Stopped(Exception):
     Attributes:
         why: What happened, without advice: "stopped in step 3 of 9".
         code: Exit code of the command, 130 if the user interrupted it.
+        by_command: Whether the text ends with the command that resumes the run.
     """
 
-    def __init__(self, why: str, code: int = 1, advice: str = "") -> None:
+    def __init__(self, why: str, code: int = 1, advice: str = "", by_command: bool = False) -> None:
         super().__init__(f"{why}; {advice}" if advice else why)
-        self.why, self.code = why, code
+        self.why, self.code, self.by_command = why, code, by_command
 
 
 class Outcome(NamedTuple):
@@ -133,6 +134,11 @@ def train(
     except (RuntimeError, ValueError, TypeError) as error:
         # For example a backend that cannot run this network, or an error in a user's own module.
         raise RunError(f"{error}{source_line(error)}") from error
+    except USER_CODE_ERRORS as error:
+        place = source_line(error)
+        if not place:
+            raise
+        raise RunError(f"train: {type(error).__name__}: {error}{place}") from error
     with locked(folder, create=True):
         require_empty(folder)
         try:
@@ -279,10 +285,11 @@ def _execute(
 
     def stopped(reason: str, code: int = 1) -> Stopped:
         how = f"resume with: resofire train --resume {shlex.quote(str(folder))}"
-        if own.names().keys() - {"model"}:
+        by_command = not own.names().keys() - {"model"}
+        if not by_command:
             how = "resume with resofire.train.resume and the same loss, optimizer and callbacks"
         why = f"stopped in step {run.step} of {plan.steps}{reason}"
-        return Stopped(why, code, f"{_last_checkpoint(folder)}; {how}")
+        return Stopped(why, code, f"{_last_checkpoint(folder)}; {how}", by_command)
 
     def explain(interrupted: bool) -> None:
         print(f"resofire: {stopped('' if interrupted else f': {PROCESS_ENDED}')}", file=sys.stderr, flush=True)

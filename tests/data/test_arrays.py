@@ -195,6 +195,8 @@ WRONG = [
     (arrays(), ["a", None] * 10, {}, "y must have a label for sequence 1, got None"),
     (arrays(), [0.0, 1.0, np.nan, 1.0] * 5, {}, "y must have a label for sequence 2, got nan"),
     (arrays(), [[0] * 6, [1] * 5] * 10, {}, "y must have one label per step, sequence 1 has 6 steps and 5 labels"),
+    (arrays(), np.eye(2)[[0, 1] * 10], {}, "sequence 0 has 6 steps and 2 labels; for one-hot labels, pass y.argmax(1)"),
+    (arrays(), [["a", None]] * 20, {}, "y must have one label per step, sequence 0 has 6 steps and 2 labels"),
     (arrays(), [[0] * 6, [1] * 5 + [None]] * 10, {}, "y must have a label for sequence 1, step 5, got None"),
     (arrays(), [0, [1] * 6] * 10, {}, "y must have labels of one form, sequence 0 and sequence 1 differ"),
     (arrays(), np.full((20, 6), -100), {}, "y must have at least two classes, got none"),

@@ -171,7 +171,7 @@ def test_events(tmp_path):
 # Name of a file, its content, settings, and the sentence; {file} stands for its path.
 WRONG = [
     ("a.csv", "", {}, "{file} must hold lines of a table, got none"),
-    ("a.csv", "a,1,2\nb,1,x\na,1,2\n", {}, "{file}, line 2, column 3 must be a number, got 'x'; the labels are taken from column 1, label names another"),
+    ("a.csv", "a,1,2\nb,1,x\na,1,2\n", {}, "{file}, line 2, column 3 must be a number, got 'x'; labels are read from column 1, label chooses another"),
     ("a.csv", "a,1,2\n,1,3\n", {}, "{file}, line 2 must have a label in column 1, got an empty cell"),
     ("a.csv", "a,1,2\nb,1,\nb,,4\n", {}, "x must be finite in float32, {file}, line 3, column 2 is nan; the setting missing fills such values"),
     ("a.csv", "a,1,2\nb,1,1e300\n", {}, "x must be finite in float32, {file}, line 2, column 3 is 1e+300"),

@@ -63,6 +63,8 @@ def test_wrong_registrations():
 
 
 def test_names():
+    with pytest.raises(data.DataError, match=r"smnist: there is no setting 'shfit'; settings are "):
+        data.load("smnist", shfit=1)
     with pytest.raises(data.DataError, match=r"name must be one of .* \(did you mean 'smnist'\?\), got 'smnis'"):
         load("smnis")
     with pytest.raises(ValueError, match="psmnist-bitrev: permutation must be 'bitrev', got 'random'"):

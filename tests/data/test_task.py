@@ -32,6 +32,11 @@ def test_fixed_batches_in_the_stored_order():
     assert len(list(fixed().batches(4, last=False))) == 2
 
 
+def test_a_split_prints_its_size():
+    assert repr(packed(pairs=True)) == "Split(2 pairs of tokens)"
+    assert repr(fixed(count=1_000)) == "Split(1,000 sequences of values)"
+
+
 def test_values_are_scaled_and_reordered_when_a_batch_is_made():
     form = Form(scale=0.5, shift=-1.0, order=np.array([3, 2, 1, 0]))
     assert fixed(form).batch(np.array([1])).x.flatten().tolist() == [2.5, 2.0, 1.5, 1.0]

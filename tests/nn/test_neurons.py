@@ -215,7 +215,8 @@ BAD = {
     "unknown backend": (lambda: PRF(3, backend="skan"), r"PRF: backend must be one of .*did you mean 'scan'\?\), got 'skan'"),
     "unknown gradient": (lambda: LIF(3, reset_gradient="fulll"), "LIF: reset_gradient must be one of .* got 'fulll'"),
     "trace of a step": (lambda: LIF(3).trace(torch.zeros(2, 3)), r"LIF.trace: current must have shape \[B, T, N\], got \[2, 3\]"),
-    "another width": (lambda: LIF(3)(torch.zeros(1, 2, 4)), r"beta must have shape \[\] or \[4\], got \[3\]"),
+    "another width": (lambda: LIF(3)(torch.zeros(1, 2, 4)), r"LIF: the input must have 3 channels in its last dimension, got \[1, 2, 4\]"),
+    "another width of a fixed neuron": (lambda: PRF(3).step(torch.zeros(2, 4)), r"PRF: the input must have 3 channels .*, got \[2, 4\]"),
 }  # fmt: skip
 
 

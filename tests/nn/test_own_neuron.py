@@ -261,6 +261,22 @@ class Undecorated(Config):
     width: int = 3
 
 
+class Selfless(Neuron):
+    """Its dynamics lacks @staticmethod."""
+
+    states = ("u",)
+
+    def dynamics(current, state, c, spike):
+        return spike(current - 1), {"u": current}
+
+
+class Orphan(Neuron):
+    """Its __init__ forgets that of Neuron."""
+
+    def __init__(self, features, *, tau=2.0):
+        self.tau = tau
+
+
 SHRINKS = ClassifierConfig(inputs=1, classes=2, features=3, depth=1, block=ShrinksConfig())
 
 
@@ -289,6 +305,10 @@ BAD_CALLS = [
      "Twin: cu_seqlens must run from 0 to 4, got 0 to 5"),
     (lambda: Neuron(3)(torch.zeros(1, 2, 3)), "Neuron does not define dynamics"),
     (lambda: Config().build(), "Config does not define build"),
+    (lambda: Selfless(3), r"Selfless: dynamics must take \(current, state, c, spike\), as a @static"),
+    (lambda: Orphan(3), r"Orphan: __init__ must call super\(\).__init__\(features, surrogate=surrogate\)"),
+    (lambda: Threshold(3)([0.0, 0.0, 0.0]), "Threshold: the input must be a tensor, got list"),
+    (lambda: ALIF(3).scan(torch.zeros(1, 2, 3), (torch.zeros(1, 3),)), r"state must be a tuple .*, got 1 values"),
     (lambda: Threshold(0), "Threshold: features must be a positive integer, got 0"),
 ]  # fmt: skip
 

@@ -47,6 +47,12 @@ def test_choices_follow_the_data():
     weights = automatic.balanced_weights(data.from_arrays(np.ones((8, 3)), [0] * 6 + [1] * 2, validation=0))
     assert weights == pytest.approx((8 / 12, 2.0))
     assert "2 epochs" in "\n".join(automatic.describe(automatic.choose(task(), minutes=None, epochs=2), task()))
+    one = "\n".join(automatic.describe(replace(automatic.choose(task(), minutes=None), steps=1, batch=1), task()))
+    assert "1 step of 1 sequence (0." in one
+    for setting in ({"epochs": 0}, {"minutes": -1}, {"depth": 0}):
+        ((name, value),) = setting.items()
+        with pytest.raises(ValueError, match=f"automatic.choose: {name} must be a positive .* or None, got {value}"):
+            automatic.choose(task(), **setting)
 
 
 def test_the_last_weights_are_kept_and_need_no_other_split(tmp_path):

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from kinds import config, task
 
-from resofire import cli, data, models, train
+from resofire import cli, data, models, nn, train
 from resofire.data.task import Split
 from resofire.train import checkpoints, folder, source
 from resofire.train.diverged import first_nonfinite_layer
@@ -198,6 +198,76 @@ def test_the_part_that_is_not_finite_is_named():
     batch = data.Batch(torch.full((2, 3), 1e30), torch.zeros(2, dtype=torch.long), None)
     assert first_nonfinite_layer(torch.nn.Sequential(Square(3, 2)), batch) == "the output of layer 0 is not finite"
     assert first_nonfinite_layer(Outside(torch.nn.Linear(3, 2)), batch) == "the output of the model is not finite"
+
+
+class Keeps(nn.Neuron):
+    """A neuron with a tensor outside its state dict; the subclass has it as a buffer."""
+
+    states = ("u",)
+
+    def __init__(self, features):
+        super().__init__(features)
+        self.keep(torch.tensor(0.9))
+
+    def keep(self, beta):
+        self.beta = beta
+
+    def coefficients(self):
+        return {"beta": self.beta}
+
+    @staticmethod
+    def dynamics(current, state, c, spike):
+        u = c.beta * state.u + current
+        return spike(u - 1), {"u": u}
+
+
+class KeepsBuffer(Keeps):
+    def keep(self, beta):
+        self.register_buffer("beta", beta)
+
+
+class Slips(KeepsBuffer):
+    @staticmethod
+    def dynamics(current, state, c, spike):
+        return spike(c.bta * state.u + current), {"u": current}
+
+
+class Crashes(Keeps):
+    def keep(self, beta):
+        self.beta = {}["beta"]
+
+
+def with_neuron(neuron):
+    return replace(CONFIG, model=replace(CONFIG.model, neuron=neuron.config()))
+
+
+def test_a_tensor_that_would_not_be_saved_is_refused_before_the_first_step(tmp_path):
+    sentence = r"Keeps.beta is a tensor that is not saved .* use self.register_buffer\('beta', ...\)"
+    with pytest.raises(train.RunError, match=f"^train: {sentence}"):
+        train.train(with_neuron(Keeps), task("feedforward"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    models.save(with_neuron(Keeps).model.build(), tmp_path / "own")
+    with pytest.raises(models.StorageError, match=sentence):
+        models.load(tmp_path / "own")
+    train.train(with_neuron(KeepsBuffer), task("feedforward"), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("neuron", "sentence"),
+    [
+        (Slips, r"^train: AttributeError: .* no attribute 'bta' \(test_own.py, line \d+\)$"),
+        (Crashes, r"^train: model cannot be built: KeyError: 'beta' \(test_own.py, line \d+\)$"),
+    ],
+)
+def test_a_slip_in_a_neuron_is_one_sentence_with_its_place(neuron, sentence, tmp_path):
+    with pytest.raises(train.RunError, match=sentence):
+        train.train(with_neuron(neuron), task("feedforward"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_class_is_no_loss(tmp_path):
+    with pytest.raises(train.RunError, match=r"loss must be a function .*, got the class CrossEntropyLoss; call it"):
+        train.train(CONFIG, task("feedforward"), tmp_path / "run", loss=torch.nn.CrossEntropyLoss)
 
 
 MAIN = """

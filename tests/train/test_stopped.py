@@ -12,6 +12,8 @@ import torch
 from commands import STEPS, at, begin, go_on, last_line, weights
 
 from resofire import data, train
+from resofire.commands import imports
+from resofire.commands.imports import import_flags
 from resofire.data import task as tasks
 from resofire.train import callbacks, checkpoints, logs, loop, run
 
@@ -37,17 +39,19 @@ def test_a_signal_saves_and_says_how_to_resume(number, place, count, step, whole
     assert checkpoints.newest(folder).state["step"] == step
     assert last_line(capsys) == (
         f"resofire: stopped in step {step} of {STEPS}; the last good checkpoint is {newest}; "
-        f"resume with: resofire train --resume {folder}"
+        f"resume with: resofire train --resume {folder}{import_flags()}"
     )
     assert go_on(folder) == 0
     assert f"digits: from step {step} of {STEPS}, in {folder}" in capsys.readouterr().err
     assert weights(folder) == weights(whole)
 
 
-def test_a_folder_is_quoted_for_the_shell(tmp_path, capsys, monkeypatch):
+def test_the_command_is_quoted_for_the_shell_and_imports_the_same_modules(tmp_path, capsys, monkeypatch):
     at(monkeypatch, loop, "_step", 1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(imports, "_imported", ["mine.runs"])
     assert begin(tmp_path / "my run") == 130
-    assert last_line(capsys).endswith(f"resume with: resofire train --resume '{tmp_path / 'my run'}'")
+    command = f"resofire train --resume '{tmp_path / 'my run'}' --import mine.runs"
+    assert last_line(capsys).endswith(f"resume with: {command}")
 
 
 def lose():

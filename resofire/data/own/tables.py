@@ -173,7 +173,7 @@ def _wide(table: Table, settings: Settings) -> Recordings:
         except DataError as error:
             if settings.label is not None:
                 raise
-            raise DataError(f"{error}; the labels are taken from column {column + 1}, label names another") from None
+            raise DataError(f"{error}; labels are read from column {column + 1}, label chooses another") from None
 
     def where(sequence: int, step: int | None = None, channel: int | None = None) -> str:
         line = f"{table.file}, line {table.rows[sequence].line}"
