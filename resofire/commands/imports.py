@@ -15,6 +15,8 @@ _imported: list[str] = []
 
 def take_imports(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Split the modules of `--import MODULE` from the other arguments."""
+    # Another command of this process may have imported others.
+    _imported.clear()
     modules, others = [], []
     rest = iter(arguments)
     for argument in rest:

@@ -25,8 +25,10 @@ from .arena import (
     retrieval_small,
     text,
     text_medium,
+    text_medium_sparse,
     text_paper,
     text_small,
+    text_small_sparse,
 )
 from .mnist import (
     fashion,
@@ -47,5 +49,5 @@ __all__ = [
     "pathfinder_medium", "pathfinder_paper", "pathfinder_small", "pathx", "pathx_small", "psmnist",
     "psmnist_random", "psmnist_random_small", "psmnist_small", "recipe", "retrieval", "retrieval_paper",
     "retrieval_small", "scifar", "scifar_small", "smnist", "smnist_small", "speech", "speech_small", "text",
-    "text_medium", "text_paper", "text_small",
+    "text_medium", "text_medium_sparse", "text_paper", "text_small", "text_small_sparse",
 ]  # fmt: skip

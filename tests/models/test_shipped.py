@@ -21,7 +21,8 @@ REAL = os.environ.get("RESOFIRE_DATA")
 # The folder of each network's data (None: generated), and the right answers to the first 1,000 test sequences.
 SUBSET = {
     "psmnist-bitrev": ("mnist", 973), "psmnist-random": ("mnist", 962), "psmnist-random-clock": ("mnist", 964),
-    "smnist": ("mnist", 989), "text-small": ("imdb", 861), "text-medium": ("imdb", 877),
+    "smnist": ("mnist", 989), "text-small": ("imdb", 861), "text-small-sparse": ("imdb", 873),
+    "text-medium": ("imdb", 877),
     "image-small": ("cifar10", 598), "listops-small": (None, 396), "pathfinder-small": (None, 893),
     "listops": (None, 564), "pathfinder-medium": (None, 940),
 }  # fmt: skip
@@ -61,6 +62,11 @@ def _text() -> train.RunConfig:
     return replace(RECIPES["text-medium"](), name="text-small")
 
 
+def _sparse() -> train.RunConfig:
+    """text-small --init text-small --model.rate-limit 0.05 …: what text-small-sparse is now."""
+    return replace(RECIPES["text-small-sparse"](), name="text-small")
+
+
 def _after_curriculum(name: str, stage: str) -> Callable[[], train.RunConfig]:
     """examples/curriculum.py: from the weights of its last stage."""
     return lambda: replace(RECIPES[name](), init=stage)
@@ -79,6 +85,7 @@ def _after_curriculum(name: str, stage: str) -> Callable[[], train.RunConfig]:
         ("pathfinder-small", _after_curriculum("pathfinder-small", "runs/pathfinder/stage-5")),
         ("pathfinder-medium", _after_curriculum("pathfinder-medium", "runs/pathfinder/stage-5")),
         ("text-small", RECIPES["text-small"]),
+        ("text-small-sparse", _sparse),
         ("text-medium", _text),
     ],
 )

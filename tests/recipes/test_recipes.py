@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from resofire import data, paper, recipes
-from resofire.models import RetrievalConfig, build
+from resofire.models import RetrievalConfig, build, shipped
 from resofire.nn import PRFConfig, fire_rates
 from resofire.paper.recipes import decay
 from resofire.recipes import RECIPES, recipe
@@ -86,6 +86,17 @@ def test_smaller_recipes_are_smaller():
         assert parameters(name) <= 400_000
     assert parameters("text-medium") <= 250_000
     assert [RECIPES[name]().model.features for name in ("films", "films-small")] == [128, 64]
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("-sparse")])
+def test_sparse_recipes_train_the_shipped_network_on(name):
+    whole = name.removesuffix("-sparse")
+    config = RECIPES[name]()
+    assert config.init == whole
+    assert whole in shipped()
+    assert 0.03 < config.model.rate_limit < 0.06
+    assert replace(config.model, rate_limit=None) == RECIPES[whole]().model
+    assert (config.task, config.task_settings) == (RECIPES[whole]().task, RECIPES[whole]().task_settings)
 
 
 def test_networks_have_the_papers_size():

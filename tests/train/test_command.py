@@ -14,7 +14,6 @@ import torch
 from commands import STEPS, begin, last_line, weights
 
 from resofire import cli, data, models, nn, train
-from resofire.commands.imports import import_flags
 from resofire.commands.train import parse_train
 from resofire.train import folder, progress
 
@@ -176,8 +175,8 @@ def test_piped_output_is_plain_lines(whole, tmp_path, capsys, monkeypatch):
         "digits step 8/8, epoch 0.32: ",
     ]
     summary = captured.out.splitlines()
-    assert summary[0] == f"evaluate it with: resofire evaluate {tmp_path / 'run'}{import_flags()}"
-    assert summary[1] == f"see it with: resofire report {tmp_path / 'run'}{import_flags()}"
+    assert summary[0] == f"evaluate it with: resofire evaluate {tmp_path / 'run'}"
+    assert summary[1] == f"see it with: resofire report {tmp_path / 'run'}"
     assert summary[2].startswith(f"{tmp_path / 'run'}: digits, ")
     assert re.fullmatch(r"  test  [\d.]+ %  \d+ of 300", summary[-1])
     assert weights(tmp_path / "run") == weights(whole)

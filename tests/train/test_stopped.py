@@ -12,7 +12,6 @@ import torch
 from commands import STEPS, at, begin, go_on, last_line, weights
 
 from resofire import data, train
-from resofire.commands import imports
 from resofire.commands.imports import import_flags
 from resofire.data import task as tasks
 from resofire.train import callbacks, checkpoints, logs, loop, run
@@ -48,10 +47,15 @@ def test_a_signal_saves_and_says_how_to_resume(number, place, count, step, whole
 
 def test_the_command_is_quoted_for_the_shell_and_imports_the_same_modules(tmp_path, capsys, monkeypatch):
     at(monkeypatch, loop, "_step", 1, lambda: os.kill(os.getpid(), signal.SIGINT))
-    monkeypatch.setattr(imports, "_imported", ["mine.runs"])
-    assert begin(tmp_path / "my run") == 130
-    command = f"resofire train --resume '{tmp_path / 'my run'}' --import mine.runs"
+    (tmp_path / "my_neurons.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert begin(tmp_path / "my run", "--import", "my_neurons") == 130
+    command = f"resofire train --resume '{tmp_path / 'my run'}' --import my_neurons"
     assert last_line(capsys).endswith(f"resume with: {command}")
+    # The next command of this process does not import it.
+    at(monkeypatch, loop, "_step", 1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    assert begin(tmp_path / "run") == 130
+    assert last_line(capsys).endswith(f"resume with: resofire train --resume {tmp_path / 'run'}")
 
 
 def lose():
