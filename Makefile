@@ -1,10 +1,10 @@
-# make run, make test and make bench set up .venv by themselves, with the versions of requirements.txt.
+# make run, make test, make bench and make docs set up .venv by themselves, with the versions of requirements.txt.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-all bench device setup clean
+.PHONY: run test test-all bench docs device setup clean
 
 run: $(READY)
 	$(BIN)/resofire train digits
@@ -28,6 +28,12 @@ bench: $(READY)
 	$(BIN)/resofire bench peers --json benchmarks/results/peers.json --figure docs/peers
 	$(BIN)/resofire bench events --json benchmarks/results/events.json --figure docs/events
 	$(BIN)/resofire bench stream --json benchmarks/results/stream.json
+
+# The documentation as a site, with the API from docstrings: build/site/index.html.
+docs: $(READY)
+	$(BIN)/pip install --quiet --requirement docs/requirements.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 # The C file of a trained network on a Cortex-M4 in QEMU. Debian: gcc-arm-none-eabi libnewlib-arm-none-eabi
 # qemu-system-arm; without them it says so and ends well.

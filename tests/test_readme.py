@@ -19,7 +19,7 @@ README = ROOT / "README.md"
 
 
 def run(page):
-    """Run all Python blocks of a page in one namespace; ```python notest marks those that are only shown."""
+    """Run all Python blocks of a page in one namespace; ```py marks those that are only shown."""
     names: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(code, names)
@@ -52,6 +52,21 @@ def test_guide(capsys):
     assert names["scores"].shape == (1, 10)
 
 
+def test_the_site_has_every_page_and_every_public_package():
+    """`make docs` builds it, which this does without: mkdocs is installed there only."""
+    docs = ROOT / "docs"
+    listed = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = {file.relative_to(docs).as_posix() for file in docs.rglob("*.md")}
+    assert set(listed) <= pages
+    apart = ("experiments/", "paper/")
+    assert {page for page in pages if not page.startswith(apart)} <= {*listed, "README.md"}
+    documented = "".join((docs / "reference").joinpath(name).read_text() for name in os.listdir(docs / "reference"))
+    public = {"resofire", *(f"resofire.{file.parent.name}" for file in (ROOT / "resofire").glob("*/__init__.py")
+                            if "__all__" in file.read_text())}  # fmt: skip
+    missing = {name for name in public if f"::: {name}\n" not in documented}
+    assert missing == {"resofire.commands", "resofire.paper", "resofire.plot"}
+
+
 def test_own_data(capsys):
     names = run(ROOT / "docs" / "own-data.md")
     assert names["classifier"].classes_.tolist() == ["rest", "run", "walk"]
@@ -67,7 +82,7 @@ def test_neurons():
 
 def test_extend(tmp_path):
     """The blocks of docs/extend.md are one module; its recipe trains, and other commands find it by --import."""
-    blocks = re.findall(r"```python notest\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.DOTALL)
     (tmp_path / "mine.py").write_text("\n\n".join(blocks))
     (tmp_path / "own.py").write_text(OWN_PARTS)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
@@ -97,7 +112,7 @@ def test_tutorial_own_neuron(tmp_path):
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     text = (ROOT / "docs" / "tutorials" / "own-neuron.md").read_text()
-    (tmp_path / "mine.py").write_text("\n\n".join(re.findall(r"```python notest\n(.*?)```", text, re.DOTALL)))
+    (tmp_path / "mine.py").write_text("\n\n".join(re.findall(r"```py\n(.*?)```", text, re.DOTALL)))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
     python = shlex.quote(sys.executable)
     printed = {}

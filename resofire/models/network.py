@@ -31,7 +31,9 @@ class Network(Synchronised):
         (`nn.synchronise`) the rates are those of the whole batch.
 
         Args:
-            x, lengths, cu_seqlens: As in `forward`.
+            x: As in `forward`, as are the others.
+            lengths: See `x`.
+            cu_seqlens: See `x`.
         """
         target, limit, weight = self.config.rate_target, self.config.rate_limit, self.config.rate_weight
         with fire_rates(self, gradient=target is not None or limit is not None) as watched:
