@@ -23,6 +23,7 @@ SUBSET = {
     "psmnist-bitrev": ("mnist", 973), "psmnist-random": ("mnist", 962), "psmnist-random-clock": ("mnist", 964),
     "smnist": ("mnist", 989), "text-small": ("imdb", 861), "text-small-sparse": ("imdb", 873),
     "text-medium": ("imdb", 877),
+    "text-medium-sparse": ("imdb", 864),
     "image-small": ("cifar10", 598), "listops-small": (None, 396), "pathfinder-small": (None, 893),
     "listops": (None, 564), "pathfinder-medium": (None, 940),
 }  # fmt: skip
@@ -62,9 +63,9 @@ def _text() -> train.RunConfig:
     return replace(RECIPES["text-medium"](), name="text-small")
 
 
-def _sparse() -> train.RunConfig:
-    """text-small --init text-small --model.rate-limit 0.05 …: what text-small-sparse is now."""
-    return replace(RECIPES["text-small-sparse"](), name="text-small")
+def _sparse(name: str) -> Callable[[], train.RunConfig]:
+    """NAME --init NAME --model.rate-limit 0.05 …: what NAME-sparse is now."""
+    return lambda: replace(RECIPES[f"{name}-sparse"](), name=name)
 
 
 def _after_curriculum(name: str, stage: str) -> Callable[[], train.RunConfig]:
@@ -85,7 +86,8 @@ def _after_curriculum(name: str, stage: str) -> Callable[[], train.RunConfig]:
         ("pathfinder-small", _after_curriculum("pathfinder-small", "runs/pathfinder/stage-5")),
         ("pathfinder-medium", _after_curriculum("pathfinder-medium", "runs/pathfinder/stage-5")),
         ("text-small", RECIPES["text-small"]),
-        ("text-small-sparse", _sparse),
+        ("text-small-sparse", _sparse("text-small")),
+        ("text-medium-sparse", _sparse("text-medium")),
         ("text-medium", _text),
     ],
 )
