@@ -42,7 +42,7 @@ PATHX = replace(PATHFINDER, neuron=_neuron(10, tau=100.0))
 
 
 def _sparse(config: RunConfig, limit: float, epochs: int) -> RunConfig:
-    """A shipped network trained on, at a lower rate, until its neurons fire at the paper's mean rate."""
+    """Train a shipped network on, at a lower learning rate, with a penalty on mean fire rates above `limit`."""
     return replace(
         config, name=f"{config.name}-sparse", init=config.name, epochs=epochs, lr=0.002, neuron_lr=0.0004, ema=0.998,
         warmup=0.05, model=replace(config.model, rate_limit=limit),
@@ -102,13 +102,13 @@ def text_small() -> RunConfig:
 
 @recipe
 def text_small_sparse() -> RunConfig:
-    """text-small trained on for 3 epochs, until 5 % of the neurons fire at a time step."""
+    """text-small trained on for 3 epochs, with a penalty on mean fire rates above 5 %."""
     return _sparse(text_small(), 0.05, epochs=3)
 
 
 @recipe
 def text_medium_sparse() -> RunConfig:
-    """text-medium trained on for 3 epochs, until 5 % of the neurons fire at a time step."""
+    """text-medium trained on for 3 epochs, with a penalty on mean fire rates above 5 %."""
     return _sparse(text_medium(), 0.05, epochs=3)
 
 
